@@ -116,6 +116,10 @@ class Access:
             tuple(tuple(s * k for s, k in zip(steps, strides, strict=True)) for steps in self.steps),
         )
 
+    def unsqueeze(self) -> Access:
+        """A last loop dimension of size 1 added."""
+        return Access((*self.sizes, 1), self.offsets, tuple((*steps, 0) for steps in self.steps))
+
     def expand(self, shape: tuple[int, ...]) -> Access:
         """Broadcast to `shape` by numpy's rules (leading dimensions added, size 1 repeated)."""
         extra = len(shape) - len(self.sizes)

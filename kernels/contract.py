@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from ..errors import KernelParameterError as KernelParameterError
 from .access import Operand
 from .engine_spec import EngineSpec
 from .numerics import IntArray
 
 if TYPE_CHECKING:
     from .hw import Component, Program
-
-
-class KernelParameterError(ValueError):
-    """A kernel was asked for parameters outside its contract."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,9 +152,14 @@ def refusal(operands: Sequence[Operand], out: Operand) -> str | None:
 
 
 def elementwise(expr: Expr, operands: Sequence[Operand], out: Operand, mul_stages: int = 1) -> Elementwise:
-    """The kernel over the coalesced domain; KernelParameterError as `Elementwise`."""
+    """The kernel over the coalesced domain; KernelParameterError as `Elementwise`.
+
+    When the coalesced domain does not fit words, one element a word is tried (a last dimension of size 1).
+    """
     merged = coalesce([o.access for o in (*operands, out)])
-    if not merged[0].sizes:
-        merged = tuple(type(a)((1,), a.offsets, tuple((0,) for _ in a.steps)) for a in merged)
     parts = [Operand(o.fmt, o.layout, a) for o, a in zip((*operands, out), merged, strict=True)]
+    if not merged[0].sizes or refusal(parts[:-1], parts[-1]):
+        single = [Operand(p.fmt, p.layout, p.access.unsqueeze()) for p in parts]
+        if not merged[0].sizes or not refusal(single[:-1], single[-1]):
+            parts = single
     return Elementwise(expr, tuple(parts[:-1]), parts[-1], mul_stages)

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Literal, TypeAlias
+
+from .numerics import ceil_div
+
+Feed: TypeAlias = Literal["free", "contracted"]
+"""How words enter the array: "free": a word holds the free axis (rows of the left, columns of the right operand) at one
+k; "contracted": a word holds `cols` values along k, kept in staggered shift registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +36,14 @@ class DotShape:
 class ArrayShape:
     """rows x cols output-stationary processing elements, fed from words of `cols` lanes.
 
-    left, right: which feeds exist ("free": a word holds the free axis at one k; "contracted": a word holds `cols` values along k, kept in staggered
-    shift registers; "both"; "" none). acc: accumulator bits.
+    left, right: the feeds that exist on each side, sorted, at least one. acc: accumulator bits.
     """
 
     rows: int
     cols: int
     acc: int
-    left: frozenset[str]
-    right: frozenset[str]
+    left: tuple[Feed, ...]
+    right: tuple[Feed, ...]
 
     @property
     def multipliers(self) -> int:
@@ -65,6 +71,28 @@ class EngineSpec:
         dot = self.dot.multipliers if self.dot else 0
         array = self.array.multipliers if self.array else 0
         return max(self.vector, dot, array)
+
+    @property
+    def dot_switch(self) -> bool:
+        """Whether the dot array says when it is in use: some of its multipliers also serve vector kernels."""
+        return self.dot is not None and self.vector > 0
+
+    @property
+    def array_switch(self) -> bool:
+        """Whether the systolic array says when it is in use: some of its multipliers have another use."""
+        return self.array is not None and (self.dot is not None or self.vector > 0)
+
+    @property
+    def bank(self) -> int:
+        """Multipliers side by side in one component: a row of the array, else a column of the dot array."""
+        if self.array:
+            return self.array.cols
+        return self.dot.depth if self.dot else 1
+
+    @property
+    def banks(self) -> int:
+        """Banks that hold all multipliers; the last one may be shorter."""
+        return ceil_div(self.multipliers, self.bank)
 
 
 def merge(specs: tuple[EngineSpec, ...]) -> EngineSpec:
@@ -98,4 +126,8 @@ def _merge_array(a: ArrayShape | None, b: ArrayShape | None) -> ArrayShape | Non
         return a or b
     if (a.rows, a.cols) != (b.rows, b.cols):
         raise ValueError(f"systolic arrays {a} and {b} in one program")
-    return replace(a, acc=max(a.acc, b.acc), left=a.left | b.left, right=a.right | b.right)
+    return replace(a, acc=max(a.acc, b.acc), left=_feeds(a.left, b.left), right=_feeds(a.right, b.right))
+
+
+def _feeds(a: tuple[Feed, ...], b: tuple[Feed, ...]) -> tuple[Feed, ...]:
+    return tuple(sorted({*a, *b}))

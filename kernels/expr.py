@@ -26,7 +26,7 @@ from .numerics import (
 
 OpName: TypeAlias = Literal[
     "in", "const", "add", "sub", "mul", "cmul", "neg", "abs", "min", "max", "lt", "eq",
-    "and", "or", "xor", "not", "select", "scale", "quant",
+    "and", "or", "xor", "not", "select", "scale", "floor", "quant",
 ]  # fmt: skip
 
 
@@ -120,6 +120,8 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
             return wide[0] * op.param
         case "scale":
             return wide[0] * (1 << op.param)
+        case "floor":
+            return as_exact(args[0] >> op.param, bits)
         case "neg":
             return -wide[0]
         case "abs":
@@ -214,6 +216,22 @@ class ExprBuilder:
         """The larger of a and b."""
         a, b, x, y = self._align(a, b)
         return self._add("max", (a, b), Value(x.frac, max(x.low, y.low), max(x.high, y.high)))
+
+    def floor(self, a: int) -> int:
+        """The greatest integer not above a (frac 0)."""
+        x = self.value(a)
+        if x.frac <= 0:
+            return self._at(a, 0)
+        return self._add("floor", (a,), Value(0, x.low >> x.frac, x.high >> x.frac), x.frac)
+
+    def truncate(self, a: int) -> int:
+        """a rounded towards zero (frac 0)."""
+        x = self.value(a)
+        if x.frac <= 0 or x.low >= 0:
+            return self.floor(a)
+        almost_one = self.const((1 << x.frac) - 1, x.frac)
+        raised = self.select(self.less(a, self.const(0)), self.add(a, almost_one), a)
+        return self.floor(raised)
 
     def less(self, a: int, b: int) -> int:
         """1 when a < b, else 0."""

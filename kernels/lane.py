@@ -18,7 +18,7 @@ from .hw import Component, Program, Signal, digest
 STAGE = 6
 """Delay units of one pipeline stage: bias addition, ReLU and requantisation just fit."""
 
-_UNITS = {"in": 0, "const": 0, "scale": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1, "quant": 3}
+_UNITS = {"in": 0, "const": 0, "scale": 0, "floor": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1, "quant": 3}
 _CARRY = 2
 
 
@@ -104,6 +104,12 @@ def _absolute(c: Component, value: Signal, width: int) -> Signal:
     return c.resize(c.maximum(value, c.sub(c.const(0, 1), value, wide), wide), width)
 
 
+def _floor(c: Component, value: Signal, shift: int, width: int) -> Signal:
+    if shift >= value.width:
+        return c.resize(c.slice(value, value.width - 1, 1), width)  # only the sign is left
+    return c.resize(c.slice(value, shift, value.width - shift), width)
+
+
 def _operation(op: Op) -> Make:
     """How the cells of an ordinary operation are made."""
     width = op.value.width
@@ -114,6 +120,7 @@ def _operation(op: Op) -> Make:
     table: dict[str, Make] = {
         "const": lambda c, s: c.const(op.param, width),
         "scale": lambda c, s: c.shift_left(s[0], op.param, width),
+        "floor": lambda c, s: _floor(c, s[0], op.param, width),
         "add": _sum(True, width),
         "sub": _sum(False, width),
         "neg": lambda c, s: c.sub(c.const(0, 1), s[0], width),

@@ -133,7 +133,7 @@ class Stage:
         columns: dict[int, Sequence[Signal]] = dict(streams)
         for number, operand in enumerate(self.operands):
             if operand is not None:
-                columns[number] = self._read(c, nest, operand, memories[number], step)
+                columns[number] = self._read(c, nest, operand, memories[number])
         lanes = [self._lane(c, columns, lane) for lane in range(self.lanes)]
         if engine is not None and self.expr.multiplications:
             connect_pairs(c, engine, lanes, self.expr, first_pair)
@@ -144,18 +144,9 @@ class Stage:
         address = _word_pointer(Nest(c, nest.sizes, late), steps, base, self.lanes, out.address_bits)
         c.write(out, address, word, writing)
 
-    def _read(self, c: Component, nest: Nest, operand: Operand, memory: Memory, step: Signal) -> list[Signal]:
-        base, steps = strides(operand, self.loops)
-        if reading_mode(operand, self.lane_dim) == "vector":
-            address = _word_pointer(nest, steps, base, self.lanes, memory.address_bits)
-            return element_lanes(c, operand, c.read(memory, address, step))
-        if all(s % self.lanes == 0 for s in steps):  # always the same lane
-            address = _word_pointer(nest, steps, base - base % self.lanes, self.lanes, memory.address_bits)
-            lanes = element_lanes(c, operand, c.read(memory, address, step))
-            return [lanes[base % self.lanes]] * self.lanes
-        address, lane = nest.digit_pointer(steps, base, self.lanes, memory.address_bits)
-        lanes = element_lanes(c, operand, c.read(memory, address, step))
-        return [c.select(lanes, c.delay(lane, 1))] * self.lanes
+    def _read(self, c: Component, nest: Nest, operand: Operand, memory: Memory) -> list[Signal]:
+        mode = reading_mode(operand, self.lane_dim)
+        return read_operand(c, nest, self.loops, operand, memory, vector=mode == "vector")
 
     def _lane(self, c: Component, columns: Mapping[int, Sequence[Signal]], lane: int) -> Instance:
         instance = c.instance(lane_component(c.program, self.expr, self.mul_stages))
@@ -165,6 +156,27 @@ class Stage:
                 for number, value in enumerate(self.expr.inputs)
             }
         )
+
+
+def read_operand(
+    c: Component, nest: Nest, loops: Sequence[Loop], operand: Operand, memory: Memory, *, vector: bool
+) -> list[Signal]:
+    """Lanes of one operand, one cycle after each step of `nest`, whose loops are `loops`.
+
+    vector: the lanes of the word; otherwise the one element that the loops point at, in every lane.
+    """
+    lanes = operand.layout.lanes
+    base, steps = strides(operand, loops)
+    if vector:
+        address = _word_pointer(nest, steps, base, lanes, memory.address_bits)
+        return element_lanes(c, operand, c.read(memory, address, nest.step))
+    if all(s % lanes == 0 for s in steps):  # always the same lane
+        address = _word_pointer(nest, steps, base - base % lanes, lanes, memory.address_bits)
+        word = element_lanes(c, operand, c.read(memory, address, nest.step))
+        return [word[base % lanes]] * lanes
+    address, lane = nest.digit_pointer(steps, base, lanes, memory.address_bits)
+    word = element_lanes(c, operand, c.read(memory, address, nest.step))
+    return [c.select(word, c.delay(lane, 1))] * lanes
 
 
 def element_lanes(c: Component, operand: Operand, word: Signal) -> list[Signal]:

@@ -66,11 +66,11 @@ def run(spec: KernelSpec, vectors: Sequence[Sequence[Array]], simulator: Simulat
     return found
 
 
-def check(spec: KernelSpec, *, seed: int = 0, vectors: int = 3, simulator: Simulator = "verilator") -> None:
+def check(spec: KernelSpec, *, seed: int = 0, vectors: int = 3, simulator: Simulator = "verilator", calls: int = 1) -> None:
     """Random vectors (no reset between them): RTL equals the software model to the bit, cycles as declared."""
     rng = np.random.default_rng(seed)
     data = [[random_array(rng, p.operand) for p in reads(spec)] for _ in range(vectors)]
-    for vector, got in zip(data, run(spec, data, simulator), strict=True):
+    for vector, got in zip(data, run(spec, data, simulator, calls), strict=True):
         expected = spec.emulate(*vector).outputs
         for port, want, have in zip(writes(spec), expected, got, strict=True):
             written = np.zeros(want.shape, dtype=bool)

@@ -1,0 +1,233 @@
+"""Matrix product on the output-stationary array of the engine, streamed tile after tile without a bubble.
+
+Equation: out[..., m, n] = epilogue(sum_k left[..., m, k] * right[..., k, n], extras[..., m, n]); batch dimensions broadcast by
+step 0. A tile is `rows` x lanes sums; it takes P cycles, and its results leave while the next tile runs.
+
+| port | memory | |
+|---|---|---|
+| left, right | weights or activations | read |
+| x0, x1, ... | operands of the epilogue: bias (step 0 along m), residual | read |
+| y | result, n over the lanes | write |
+
+Feeds, on each side: "free": a word holds lanes along the free axis (m of left, n of right) at one k; "contracted": a word
+holds lanes along k, each row (or column) loads one every `lanes` cycles, in round robin.
+P = max(rows, lanes, K), K rounded up to whole words where a feed is contracted; the k steps beyond K count for nothing.
+Cycles: (T - 1) * P + K + mul_stages + lanes + min(rows, M) + latency(epilogue) for T tiles: with mul_stages 1 and a
+one-stage epilogue 3N + 2 for one N x N x N product on an N x N array.
+Numbers: sums are exact (accumulators as wide as K needs), narrowed by the epilogue alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .access import Operand
+from .contract import Cost, Emulated, KernelParameterError, Port
+from .contraction import accumulator, epilogue_refusal, evaluate, exact_matmul, merge_leading
+from .engine_array import array_latency
+from .engine_spec import ArrayShape, EngineSpec, Feed
+from .expr import Expr, Value
+from .feed import Walk, feed_of, feed_refusal
+from .hw import Component, Program, digest
+from .lane import latency
+from .loops import Loop
+from .numerics import IntArray, NumberFormat, ceil_div, product
+from .systolic_control import build_controller
+
+
+@dataclass(frozen=True, slots=True)
+class Systolic:
+    """left: access over (..., m, k). right: over (..., k, n). rows: of the array; its columns are the lanes.
+
+    epilogue: input 0 is the sum (range `accumulator`), the others the memories `extras`, each with an access over
+    (..., m, n), as `out` has. Raises KernelParameterError with the reason of `refusal`.
+    """
+
+    left: Operand
+    right: Operand
+    rows: int
+    epilogue: Expr
+    extras: tuple[Operand, ...]
+    out: Operand
+    mul_stages: int = 1
+
+    def __post_init__(self) -> None:
+        problem = self.refusal(self.left, self.right, self.rows, self.epilogue, self.extras, self.out)
+        if problem:
+            raise KernelParameterError(
+                f"systolic kernel {self.left.access.sizes} @ {self.right.access.sizes} on {self.rows} rows: {problem}"
+            )
+
+    @staticmethod
+    def accumulator(left: NumberFormat, right: NumberFormat, depth: int) -> Value:
+        """Range of input 0 of the epilogue for sums over `depth` products."""
+        return accumulator(left, right, depth)
+
+    @staticmethod
+    def refusal(
+        left: Operand, right: Operand, rows: int, epilogue: Expr, extras: tuple[Operand, ...], out: Operand
+    ) -> str | None:
+        """Why no systolic kernel fits (None: it does)."""
+        a, b, y = left.access.sizes, right.access.sizes, out.access.sizes
+        if len(a) < 2 or len(a) != len(b) or a[-1] != b[-2] or (*a[:-1], b[-1]) != y or b[:-2] != y[:-2]:
+            return f"{a} times {b} does not give {y} (one domain (..., m, k), (..., k, n), (..., m, n))"
+        if len({left.layout.lanes, right.layout.lanes, out.layout.lanes}) != 1:
+            return f"lanes differ: {left.layout.lanes}, {right.layout.lanes} and {out.layout.lanes}"
+        if not 1 <= rows <= out.layout.lanes:
+            return f"an array of {out.layout.lanes} lanes has 1 to {out.layout.lanes} rows, not {rows}"
+        problem = feed_refusal("left", left, len(a) - 2, len(a) - 1, rows)
+        problem = problem or feed_refusal("right", right, len(b) - 1, len(b) - 2, right.layout.lanes)
+        return problem or epilogue_refusal(accumulator(left.fmt, right.fmt, a[-1]), epilogue, extras, out)
+
+    # ---- sizes -----------------------------------------------------------------------------------------------------
+    @property
+    def family(self) -> str:
+        """Name of the generator."""
+        return "systolic"
+
+    @property
+    def lanes(self) -> int:
+        """Columns of the array, elements of a word."""
+        return self.out.layout.lanes
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Leading dimensions."""
+        return self.out.access.sizes[:-2]
+
+    @property
+    def matrix(self) -> tuple[int, int, int]:
+        """M, N, K."""
+        m, n = self.out.access.sizes[-2:]
+        return m, n, self.left.access.sizes[-1]
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles along m and n."""
+        m, n, _ = self.matrix
+        return ceil_div(m, self.rows), ceil_div(n, self.lanes)
+
+    @property
+    def left_feed(self) -> Feed:
+        """How left words enter."""
+        return feed_of(self.left, len(self.batch), len(self.batch) + 1, self.rows)
+
+    @property
+    def right_feed(self) -> Feed:
+        """How right words enter."""
+        return feed_of(self.right, len(self.batch) + 1, len(self.batch), self.lanes)
+
+    @property
+    def contracted(self) -> bool:
+        """Whether any side loads words along k."""
+        return "contracted" in (self.left_feed, self.right_feed)
+
+    @property
+    def period(self) -> int:
+        """Cycles from one tile to the next."""
+        inner = self.matrix[2]
+        if self.contracted:
+            return ceil_div(inner, self.lanes) * self.lanes
+        return max(self.rows, self.lanes, inner)
+
+    @property
+    def walk(self) -> Walk:
+        """The order in which tiles and k steps are visited."""
+        return Walk(self.batch, *self.tiles, self.period // self.lanes if self.contracted else 1,
+                    self.lanes if self.contracted else self.period)  # fmt: skip
+
+    @property
+    def total(self) -> Value:
+        """Range of the sums."""
+        return accumulator(self.left.fmt, self.right.fmt, self.matrix[2])
+
+    @property
+    def shape(self) -> ArrayShape:
+        """The array this kernel needs."""
+        return ArrayShape(self.rows, self.lanes, self.total.width, (self.left_feed,), (self.right_feed,))
+
+    @property
+    def drained(self) -> int:
+        """Rows that leave per tile."""
+        return min(self.rows, self.matrix[0])
+
+    @property
+    def sum_delay(self) -> int:
+        """Cycles from the last k step of a tile to its first row: read, then the array."""
+        return 1 + array_latency(self.shape, self.mul_stages)
+
+    @property
+    def drain_loops(self) -> tuple[Loop, ...]:
+        """Order in which output words leave."""
+        dims = len(self.batch)
+        m_tiles, n_tiles = self.tiles
+        batch = tuple(Loop(size, d) for d, size in enumerate(self.batch))
+        return (*batch, Loop(m_tiles, dims, self.rows), Loop(n_tiles, dims + 1, self.lanes), Loop(self.drained, dims))
+
+    # ---- contract --------------------------------------------------------------------------------------------------
+    def ports(self) -> tuple[Port, ...]:
+        """left, right, x0, x1, ..., y."""
+        extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
+        return (Port("left", self.left, "read"), Port("right", self.right, "read"), *extras, Port("y", self.out, "write"))
+
+    def engine(self) -> EngineSpec:
+        """The array and operand widths."""
+        widths = self.left.fmt.signed_width, self.right.fmt.signed_width
+        return EngineSpec(*widths, self.mul_stages, array=self.shape)
+
+    def cycles(self) -> int:
+        """Exact latency of one call."""
+        return self.walk.trips + self.flush
+
+    @property
+    def flush(self) -> int:
+        """Cycles after the last step: what the last tile still needs (never negative, a drain is longer than the padding of P)."""
+        after_sum = self.sum_delay + self.drained - 1 + latency(self.epilogue)
+        return after_sum - (self.period - self.matrix[2])
+
+    def useful_operations(self) -> int:
+        """Multiply-accumulates."""
+        return product(self.out.access.sizes) * self.matrix[2]
+
+    def cost(self) -> Cost:
+        """Multipliers in use; accumulating adders and those of the epilogue; accumulators and finished sums."""
+        units = self.rows * self.lanes
+        epilogue_adders = sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in self.epilogue.ops)
+        stage_bits = latency(self.epilogue) * self.lanes * self.out.fmt.width
+        return Cost(units, units + epilogue_adders * self.lanes, 2 * units * self.total.width + stage_bits)
+
+    def emulate(self, *arrays: IntArray) -> Emulated:
+        """Bit-exact; `arrays` as `ports` lists them. Saturations counted over the output's domain."""
+        left, right, *extras = arrays
+        sums = exact_matmul(self.left.access.read(left), self.right.access.read(right))
+        written, saturated = evaluate(self.epilogue, sums, self.extras, extras, self.out)
+        return Emulated((written,), saturated)
+
+    def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
+        """Static component with `ref` memories left, right, x0, ..., y and `ref` engine."""
+        name = f"systolic_{digest((self, tuple(sorted(words.items())), engine))}"
+        found = prog.find(name)
+        if found is not None:
+            return found
+        c = prog.component(name, latency=self.cycles())
+        build_controller(c, self, words, engine)
+        return c
+
+
+def systolic(
+    left: Operand,
+    right: Operand,
+    rows: int,
+    epilogue: Expr,
+    extras: tuple[Operand, ...],
+    out: Operand,
+    mul_stages: int = 1,
+) -> Systolic:
+    """The kernel over as few loops as possible; KernelParameterError as `Systolic`."""
+    if Systolic.refusal(left, right, rows, epilogue, extras, out) is None:
+        merged_left, merged_right, merged_extras, merged_out = merge_leading(left, right, extras, out)
+        assert merged_right is not None
+        if Systolic.refusal(merged_left, merged_right, rows, epilogue, merged_extras, merged_out) is None:
+            return Systolic(merged_left, merged_right, rows, epilogue, merged_extras, merged_out, mul_stages)
+    return Systolic(left, right, rows, epilogue, extras, out, mul_stages)

@@ -1,0 +1,139 @@
+"""What has no kernel is reported once, complete: operation, types, place, reasons, hint."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.normalize.models import Function
+from torchcalyx.capture import capture
+from torchcalyx.errors import CaptureError, UnsupportedOpError
+from torchcalyx.normalize import normalize
+
+HINT = "use operations of torchcalyx.normalform.OPS, or give a rule of your own (kernels/README.md)"
+X = torch.arange(1.0, 7.0).reshape(2, 3)
+
+
+def refusal(function: Any, *inputs: Any) -> str:
+    module = function if isinstance(function, nn.Module) else Function(function)
+    with pytest.raises(UnsupportedOpError) as caught:
+        normalize(capture(module, inputs or (X,)))
+    return str(caught.value)
+
+
+def test_one_error_lists_every_node_with_all_its_parts() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.norm(torch.exp(x)) / x
+            return y
+
+    text = re.sub(r"at \S+?(\w+\.py):\d+", r"at \1:N", refusal(Model()))
+    assert text == (
+        "3 operations of the model cannot be compiled:\n"
+        "- aten.exp (node 'exp', float32[2, 3] -> float32[2, 3]) at test_refusals.py:N\n"
+        "    no kernel yet for aten.exp\n"
+        f"    hint: {HINT}\n"
+        "- aten.layer_norm (node 'layer_norm', float32[2, 3], float32[3], float32[3] -> float32[2, 3])"
+        " at test_refusals.py:N in module 'norm'\n"
+        "    decomposed from aten.layer_norm: no kernel yet for aten.rsqrt\n"
+        f"    hint: {HINT}\n"
+        "- aten.div (node 'div', float32[2, 3], float32[2, 3] -> float32[2, 3]) at test_refusals.py:N\n"
+        "    no kernel yet for division by a computed tensor; the divisor must be known at compile time\n"
+        "    hint: multiply by a reciprocal known at compile time, or scale before the model"
+    )
+
+
+REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+    "softmax": (
+        lambda x: torch.softmax(x, 0),
+        (),
+        "decomposed from aten.softmax: no kernel yet for aten.exp",
+    ),
+    "conv2d": (nn.Conv2d(1, 1, 2), (torch.zeros(1, 1, 3, 3),), "no kernel yet for aten.convolution"),
+    "lstm": (nn.LSTM(3, 2), (), "aten.lstm"),
+    "embedding": (nn.Embedding(4, 3), (torch.tensor([1]),), "an index that is computed"),
+    "sort": (lambda x: x.sort(), (), "no kernel yet for aten.sort"),
+    "fractional power": (lambda x: x**0.5, (), "no kernel yet for the exponent 0.5"),
+    "negative power": (lambda x: x**-1, (), "no kernel yet for the exponent -1"),
+    "floor": (lambda x: torch.floor(x), (), "no kernel yet for aten.floor"),
+    "rounded float division": (lambda x: x // 2, (), "no kernel yet for rounding division in float32"),
+    "division by zero": (lambda x: x / 0, (), "the divisor is zero"),
+    "division of a constant": (lambda x: 1 / x, (), "no kernel yet"),
+    "many runs": (
+        lambda x: x[:, torch.arange(200) * 7 % 11 % 3],
+        (),
+        "separate runs; at most 64 become slices",
+    ),
+    "bfloat16": (lambda x: x + 1, (X.bfloat16(),), "dtype bfloat16 of the input has no hardware form"),
+    "complex": (lambda x: x * 1j, (), "must be a tensor or a real number"),
+    "one value variance": (lambda x: x[:1].var(0), (), "a variance of too few values"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_operation(name: str) -> None:
+    function, inputs, text = REFUSED[name]
+    assert text in refusal(function, *inputs)
+
+
+@torch.library.custom_op("torchcalyx_tests::wiggle", mutates_args=())
+def wiggle(x: Tensor) -> Tensor:
+    return x + 1
+
+
+@wiggle.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_custom_operators_are_named() -> None:
+    text = refusal(lambda x: torch.ops.torchcalyx_tests.wiggle(x))
+    assert "torchcalyx_tests.wiggle (node 'wiggle', float32[2, 3] -> float32[2, 3])" in text
+
+
+def test_custom_operators_of_known_tensors_are_computed() -> None:
+    known = torch.ones(3)
+    graph = normalize(capture(Function(lambda x: x + torch.ops.torchcalyx_tests.wiggle(known)), (X,)))
+    assert [n.op for n in graph.nodes] == ["input", "constant", "add"]
+    assert graph.constants[graph.nodes[1].name].tolist() == [2, 2, 2]
+
+
+def test_unused_operations_are_no_refusal() -> None:
+    graph = normalize(capture(Function(lambda x: (x.exp(), x + 1)[1]), (X,)))
+    assert [n.op for n in graph.nodes] == ["input", "constant", "add"]
+
+
+def test_parameters_that_are_not_finite_are_named() -> None:
+    linear = nn.Linear(3, 2)
+    with torch.no_grad():
+        linear.weight[1, 2] = float("nan")
+        linear.bias[:] = float("inf")
+    with pytest.raises(CaptureError) as caught:
+        normalize(capture(nn.Sequential(linear), (X,)))
+    assert str(caught.value).splitlines()[1:] == [
+        "  - parameter '0.weight' holds nan at index [1, 2] (1 of 6 values)",
+        "  - parameter '0.bias' holds inf at index [0] (2 of 2 values)",
+    ]
+
+
+def test_the_name_survives_folding() -> None:
+    weight = nn.Parameter(torch.full((2, 3), float("nan")))
+    module = Function(lambda x: x @ (weight.t() * 2))
+    module.weight = weight
+    with pytest.raises(CaptureError, match="parameter 'weight' holds nan"):
+        normalize(capture(module, (X,)))
+
+
+def test_unused_parameters_may_hold_anything() -> None:
+    module = Function(lambda x: F.relu(x))
+    module.unused = nn.Parameter(torch.tensor(float("nan")))
+    assert normalize(capture(module, (X,))).constants == {}

@@ -1,0 +1,5 @@
+"""`python -m torchcalyx`: the command line."""
+
+from torchcalyx.cli import main
+
+main()

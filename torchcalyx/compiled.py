@@ -1,0 +1,239 @@
+"""`CompiledModule`: what `torchcalyx.compile` returns. Verilog and simulators are made when first needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcalyx.bundle import manifest, vectors
+from torchcalyx.check import Program, compare_program
+from torchcalyx.comparison import Comparison
+from torchcalyx.emulate import emulate
+from torchcalyx.errors import InputError
+from torchcalyx.explain import explain
+from torchcalyx.graph import Array
+from torchcalyx.host import Stored, output_value, store_inputs
+from torchcalyx.kernels.numerics import IntArray
+from torchcalyx.options import Options
+from torchcalyx.pipeline import (
+    Lower,
+    Module,
+    Stages,
+    arrays_of,
+    as_arguments,
+    output_names,
+    positional,
+    torch_outputs,
+)
+from torchcalyx.plan.images import input_images, output_arrays
+from torchcalyx.report import Report, make_report
+from torchcalyx.save import save_design
+from torchcalyx.simulate import simulate
+from torchcalyx.toolchain import compile_calyx
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One simulated call.
+
+    outputs: as the torch module returns them. cycles: simulated. saturated_inputs: input elements that
+    did not fit their format, by input. trace: the waveform file, None without.
+    """
+
+    outputs: Any
+    cycles: int
+    saturated_inputs: Mapping[str, int]
+    trace: Path | None = None
+
+
+class CompiledModule:
+    """A torch module as hardware. Calling it runs the hardware in the simulator.
+
+    Shapes, dtypes and values that are no tensors are fixed by the example inputs, or by the first call
+    when there were none; another call that differs raises InputError. Inputs are quantised to the formats
+    chosen at compilation: floats saturate, NaN and integers out of range raise InputError. Inputs are
+    never modified. May be used from several threads.
+    """
+
+    def __init__(self, module: Module, options: Options, lower: Lower) -> None:
+        self._module = module
+        self._options = options
+        self._lower = lower
+        self._lock = threading.RLock()
+        self._stages: Stages | None = None
+        self._verilog: str | None = None
+        self._simulated_cycles: int | None = None
+
+    def specialise(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Stages:
+        """The stages, made for these arguments unless they exist."""
+        with self._lock:
+            if self._stages is None:
+                self._stages = self._lower(self._module, args, kwargs or {}, self._options)
+            return self._stages
+
+    @property
+    def stages(self) -> Stages:
+        """The value after each stage: captured, graph, typed, selection, plan, design.
+
+        Raises InputError when no inputs have been seen yet.
+        """
+        stages = self._stages
+        if stages is None:
+            raise InputError(
+                "this module is not compiled yet, because its input shapes are unknown: call it once, or "
+                "pass example_inputs to torchcalyx.compile"
+            )
+        return stages
+
+    @property
+    def futil(self) -> str:
+        """The program in the Calyx language."""
+        return self.stages.design.futil
+
+    @property
+    def verilog(self) -> str:
+        """The program as SystemVerilog, by the Calyx compiler. Raises ToolNotFound or ToolError."""
+        futil = self.futil
+        with self._lock:
+            if self._verilog is None:
+                self._verilog = compile_calyx(futil)
+            return self._verilog
+
+    @property
+    def cycles(self) -> int:
+        """Predicted clock cycles of one call; the simulated count equals it."""
+        return self.stages.design.cycles
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Run the hardware in the simulator; the result has the structure, shapes and dtypes of the torch
+        module's.
+        """
+        return self._run([self._store(inputs, kwargs)])[0].outputs
+
+    def emulate(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Run the software model, which equals the hardware to the bit and needs no tool."""
+        stored = self._store(inputs, kwargs)
+        return self._result(emulate(self.stages.selection, stored.arrays).outputs)
+
+    def simulate(self, *inputs: Any, trace: str | Path | None = None, **kwargs: Any) -> RunResult:
+        """Run the hardware once. trace: waveform file to write, ending in .vcd or .fst.
+
+        Raises ToolNotFound, ToolError, or SimulationError when the simulation hangs or leaves an output
+        undefined.
+        """
+        return self._run([self._store(inputs, kwargs)], Path(trace) if trace is not None else None)[0]
+
+    def simulate_batch(self, calls: Iterable[Any]) -> list[RunResult]:
+        """Run the hardware for each tuple of inputs in turn, all in one simulator process. Raises as
+        `simulate`.
+        """
+        return self._run([self._store(as_arguments(inputs), {}) for inputs in calls])
+
+    def check(self, *inputs: Any, **kwargs: Any) -> Comparison:
+        """Compare torch, software model and hardware, per output and per layer.
+
+        Layers are compared in a second design that keeps each in a memory of its own, for which a second
+        simulator may have to be built. The module runs in eval mode as it is now: weights changed since
+        compilation show as errors. Raises as `simulate`.
+        """
+        arguments = positional(self._module, inputs, kwargs)
+        s = self.specialise(*arguments)
+        arrays = self._arrays(*arguments)
+        with self._lock:
+            wanted = torch_outputs(self._module, *arguments)
+        comparison = compare_program(
+            self._program,
+            s.graph,
+            self._options.simulator,
+            arrays,
+            self._quantised(arrays),
+            list(zip(output_names(s.captured), wanted, strict=True)),
+        )
+        self._simulated_cycles = comparison.simulated_cycles
+        return comparison
+
+    def report(self) -> Report:
+        """Cycles, utilisation, multipliers and memory of every kernel call."""
+        s = self.stages
+        return make_report(s.selection, s.plan, s.design, self._simulated_cycles)
+
+    def explain(self) -> str:
+        """Which graph node became which kernel, by which rule, and why other rules refused."""
+        return explain(self.stages.graph, self.stages.selection)
+
+    def save(self, directory: str | Path, calls: Sequence[Any] | None = None) -> Path:
+        """Write a folder that runs in Icarus or Verilator without Python, and return its path.
+
+        calls: tuples of inputs to save as test vectors (default: the example inputs). Raises InputError
+        when `directory` holds something else than an earlier save, MismatchError as `bundle.vectors`, and
+        as `simulate`.
+        """
+        s = self.stages
+        if calls is None:
+            stored = [self._quantised(s.example)]
+        else:
+            stored = [self._store(as_arguments(inputs), {}) for inputs in calls]
+        inputs, expected = vectors(self._program, self.verilog, self._options.simulator, stored)
+        extra = manifest(self._program, self._paths, output_names(s.captured))
+        html = self.report().to_html()
+        return save_design(directory, s.design, self.verilog, inputs, expected, extra, html)
+
+    def __repr__(self) -> str:
+        name = type(self._module).__name__
+        if self._stages is None:
+            return f"CompiledModule({name}, not compiled yet)"
+        calls = len(self._stages.selection.calls)
+        return f"CompiledModule({name}, {calls} kernel calls, {self.cycles} cycles)"
+
+    @property
+    def _program(self) -> Program:
+        s = self.stages
+        return Program(s.selection, s.plan, s.design)
+
+    @property
+    def _paths(self) -> list[str]:
+        return [i.path for i in self.stages.captured.tensor_inputs]
+
+    def _arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Array, ...]:
+        return arrays_of(self.specialise(args, kwargs).captured.flatten_inputs(args, kwargs))
+
+    def _quantised(self, arrays: Sequence[Array]) -> Stored:
+        return store_inputs(self.stages.selection, self._paths, arrays)
+
+    def _store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Stored:
+        """The stored integers of a call's inputs; the first call compiles."""
+        return self._quantised(self._arrays(*positional(self._module, args, kwargs)))
+
+    def _run(self, calls: Sequence[Stored], trace: Path | None = None) -> list[RunResult]:
+        if not calls:
+            return []
+        s = self.stages
+        images = [input_images(s.selection, s.plan, call.arrays) for call in calls]
+        found = simulate(s.design, self.verilog, images, simulator=self._options.simulator, trace=trace)
+        self._simulated_cycles = found.cycles[-1]
+        return [
+            RunResult(
+                self._result(output_arrays(s.selection, s.plan, {**inputs, **outputs})),
+                cycles,
+                call.saturated,
+                trace,
+            )
+            for call, inputs, outputs, cycles in zip(calls, images, found.outputs, found.cycles, strict=True)
+        ]
+
+    def _result(self, stored: Sequence[IntArray | None]) -> Any:
+        """The user's result structure from the stored integers of each output."""
+        s = self.stages
+        tensors = []
+        for binding, integers in zip(s.selection.outputs, stored, strict=True):
+            if integers is None:
+                value = s.selection.constants[binding.node].copy()
+            else:
+                value = output_value(binding, integers)
+            tensors.append(torch.from_numpy(value))
+        return s.captured.unflatten_outputs(tensors)

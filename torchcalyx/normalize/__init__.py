@@ -1,0 +1,131 @@
+"""`Captured` -> `Graph`: every ATen node becomes nodes of the normal form, then the graph is simplified.
+
+An operation without lowering is decomposed by torch, one node at a time; what then remains is reported in
+one error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from torch import fx
+
+from torchcalyx.capture import Captured
+from torchcalyx.capture.source import node_source
+from torchcalyx.errors import CaptureError
+from torchcalyx.graph import Graph
+from torchcalyx.normalform import verify
+from torchcalyx.normalize import (
+    batchnorm,
+    contraction,
+    division,
+    elementwise,
+    indexing,
+    layout,
+    movement,
+    reduction,
+)
+from torchcalyx.normalize.args import Lowering
+from torchcalyx.normalize.builder import Builder, Known
+from torchcalyx.normalize.fold_affine import fold_batch_norm
+from torchcalyx.normalize.lower import Lowerer, Refusal
+from torchcalyx.normalize.report import unsupported
+from torchcalyx.normalize.simplify import drop_dead, simplify_views
+from torchcalyx.typerules import DTYPES
+
+__all__ = ["LOWERINGS", "PASSES", "normalize"]
+
+LOWERINGS: Mapping[Any, Lowering] = {
+    **elementwise.LOWERINGS,
+    **division.LOWERINGS,
+    **contraction.LOWERINGS,
+    **reduction.LOWERINGS,
+    **layout.LOWERINGS,
+    **movement.LOWERINGS,
+    **indexing.LOWERINGS,
+    **batchnorm.LOWERINGS,
+}
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (simplify_views, drop_dead, fold_batch_norm, drop_dead)
+
+
+def normalize(captured: Captured) -> Graph:
+    """The captured model in normal form.
+
+    Raises UnsupportedOpError listing every operation without kernel, CaptureError for parameters that are
+    not finite.
+    """
+    graph = _lowered(captured)
+    for rewrite in PASSES:
+        graph = rewrite(graph)
+        found = verify(graph)
+        assert not found, f"{rewrite.__name__} broke the normal form:\n" + "\n".join(found)
+    _check_finite(graph)
+    return graph
+
+
+def _lowered(captured: Captured) -> Graph:
+    builder = Builder()
+    lowerer = Lowerer(LOWERINGS, builder)
+    env, inputs = _placeholders(captured, lowerer)
+    lowerer.run(captured.graph, env)
+    by_name = {node.name: value for node, value in env.items()}
+    outputs = [
+        _output(lowerer, by_name[s.node], s.node) for s in captured.tensor_outputs if s.node is not None
+    ]
+    if lowerer.refusals:
+        raise unsupported(lowerer.refusals)
+    return Graph(tuple(builder.nodes), inputs, tuple(outputs), builder.constants, builder.parameter_names)
+
+
+def _placeholders(captured: Captured, lowerer: Lowerer) -> tuple[dict[fx.Node, Any], tuple[str, ...]]:
+    env: dict[fx.Node, Any] = {}
+    nodes = {n.name: n for n in captured.graph.nodes if n.op == "placeholder"}
+    same: dict[object, Known] = {}  # tied parameters are separate placeholders of one tensor
+    for name, tensor in captured.constants.items():
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else name
+        env[nodes[name]] = same.setdefault(key, Known(tensor, (captured.constant_names[name],)))
+    inputs = []
+    for spec in captured.tensor_inputs:
+        assert spec.placeholder is not None and spec.dtype is not None
+        ref = lowerer.builder.input(spec.placeholder, spec.shape, spec.dtype)
+        if ref.dtype not in DTYPES:
+            reason = f"dtype {ref.dtype} of the input has no hardware form; use one of {', '.join(DTYPES)}"
+            source = node_source(nodes[spec.placeholder])
+            lowerer.refusals.append(
+                Refusal(source, spec.path, (), (f"{ref.dtype}{list(ref.shape)}",), (reason,))
+            )
+        env[nodes[spec.placeholder]] = ref
+        inputs.append(ref.name)
+    return env, tuple(inputs)
+
+
+def _output(lowerer: Lowerer, value: Any, name: str) -> str:
+    try:
+        return lowerer.builder.ref(value).name
+    except ValueError as error:
+        shown = f"{value.dtype}{list(value.shape)}"
+        lowerer.refusals.append(Refusal(lowerer.builder.source, name, (), (shown,), (str(error),)))
+        return name
+
+
+def _check_finite(graph: Graph) -> None:
+    """Hardware numbers have no NaN and no infinity. (A mask of -inf before a softmax comes with the softmax
+    kernel.)
+    """
+    bad = []
+    for name, value in graph.constants.items():
+        if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
+            what = graph.parameter_names.get(name)
+            label = f"parameter {what!r}" if what else f"constant {name!r} made at {graph.node(name).source}"
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+            count = int((~np.isfinite(value)).sum())
+            bad.append(
+                f"  - {label} holds {value[place]} at index {list(place)} ({count} of {value.size} values)"
+            )
+    if bad:
+        raise CaptureError(
+            "the model holds values that are not finite; replace them before compiling:\n" + "\n".join(bad)
+        )

@@ -1,0 +1,61 @@
+"""torch's own decomposition of one ATen node into simpler ones.
+
+In: operation, arguments. Out: a small fx graph whose placeholders are the tensor arguments, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import decomposition_table
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from torchcalyx.normalize.builder import Known, Ref, Value, torch_dtype
+
+
+def _decomposition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    if target.namespace == "prims":  # where torch's own decompositions end: each has an ATen form
+        impl: Callable[..., Any] = target.impl_aten  # type: ignore[attr-defined]
+        return impl
+    found = decomposition_table.get(target)
+    if found is None and target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return target.decompose
+    return found
+
+
+def decompose(
+    target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[fx.GraphModule, list[Value]] | None:
+    """The node as simpler nodes and the values of the placeholders; None when torch has no decomposition.
+
+    The graph has `meta["val"]` on each node and is functional.
+    """
+    function = _decomposition(target)
+    if function is None:
+        return None
+    leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
+    values = [leaf for leaf in leaves if isinstance(leaf, (Ref, Known))]
+
+    def call(*tensors: torch.Tensor) -> Any:
+        rest = iter(tensors)
+        filled = [next(rest) if isinstance(leaf, (Ref, Known)) else leaf for leaf in leaves]
+        call_args, call_kwargs = pytree.tree_unflatten(filled, spec)
+        result = function(*call_args, **call_kwargs)
+        return tuple(result) if isinstance(result, tuple) else result  # plain, where torch names its fields
+
+    samples = [torch.empty(v.shape, dtype=torch_dtype(v.dtype)) for v in values]
+    traced = make_fx(call, tracing_mode="fake")(*samples)
+    if any(_mutates(node) for node in traced.graph.nodes):
+        traced = make_fx(torch.func.functionalize(call), tracing_mode="fake")(*samples)
+    traced.graph.eliminate_dead_code()
+    if any(node.target is target for node in traced.graph.nodes):
+        return None
+    return traced, values
+
+
+def _mutates(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable

@@ -1,0 +1,217 @@
+"""Walks an ATen graph and lowers each node: known at compile time, by a lowering of the table, or by
+decomposition.
+
+Refusals do not stop the walk; they are collected with their reasons.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from torchcalyx.capture.source import node_source, op_name
+from torchcalyx.graph import Source
+from torchcalyx.normalize.args import Lowering, Outs, Reject, bind
+from torchcalyx.normalize.builder import Builder, Known, Ref, Value, dtype_name, torch_dtype, type_of
+from torchcalyx.normalize.decompose import decompose
+from torchcalyx.typerules import TensorType
+
+_DEPTH = 12  # decompositions of decompositions; torch's deepest chain is about 4
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One node without kernel: where, what, why."""
+
+    source: Source
+    node: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class Lowerer:
+    """State of a walk: the table, the builder, and the refusals found so far."""
+
+    table: Mapping[Any, Lowering]
+    builder: Builder
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def run(self, graph: fx.Graph, env: dict[fx.Node, Any]) -> None:
+        """Lower every live node of a captured graph; `env` holds the placeholders' values and gets all
+        others.
+        """
+        live = _live(graph)
+        for node in graph.nodes:
+            if node.op != "call_function" or node not in live:
+                continue
+            self.builder.source, self.builder.hint = node_source(node), node.name
+            args, kwargs = _values((node.args, node.kwargs), env)
+            result = self._node(node.target, args, kwargs, _types(node), 0)
+            env[node] = (
+                self._refuse(node, args, kwargs, result.reasons) if isinstance(result, _NoWay) else result
+            )
+
+    def _node(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: Outs, depth: int
+    ) -> Any:
+        """The value of one node, or the reasons why it has none."""
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if not isinstance(target, torch._ops.OpOverload):
+            return _NoWay((f"{op_name(target)} is no tensor operation",))
+        if _is_known((args, kwargs)):
+            return _fold(target, args, kwargs)
+        if outs and all(t is not None and math.prod(t.shape) == 0 for t in outs):
+            return _each(outs, lambda t: Known(torch.empty(t.shape, dtype=torch_dtype(t.dtype))))
+        reasons = []
+        lowering = self.table.get(target)
+        if lowering is not None:
+            result = self._by_table(lowering, target, args, kwargs, outs)
+            if not isinstance(result, Reject):
+                return result
+            reasons.append(result.reason)
+        inner = self._by_decomposition(target, args, kwargs, depth)
+        if not isinstance(inner, _NoWay):
+            return inner
+        mere = f"no kernel yet for {_shown(target)}" if reasons else ""
+        return _NoWay((*reasons, *(r for r in inner.reasons if not r.endswith(mere) or not mere)))
+
+    def _by_table(
+        self,
+        lowering: Lowering,
+        target: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outs: Outs,
+    ) -> Any:
+        bound = bind(target, args, kwargs, outs)
+        try:
+            result = lowering(self.builder, bound)
+        except ValueError as error:
+            return Reject(str(error))
+        if isinstance(result, Reject):
+            return result
+        if bound.unread():
+            return Reject(
+                f"the rule for {op_name(target)} does not know the argument {', '.join(bound.unread())}"
+            )
+        results = result if isinstance(result, tuple) else (result,)
+        for value, expected in zip(results, outs, strict=True):
+            if value is not None and expected is not None and type_of(value) != expected:
+                return Reject(f"the rule gives {type_of(value)}, torch {expected}")
+        return result
+
+    def _by_decomposition(
+        self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
+    ) -> Any:
+        name = _shown(target)
+        if depth == _DEPTH:
+            return _NoWay((f"no kernel yet for {name}",))
+        try:
+            simpler = decompose(target, args, kwargs)
+        except Exception as error:  # a decomposition may call anything; its failure is one more reason
+            return _NoWay(
+                (f"no kernel yet for {name}; torch's decomposition fails: {str(error).splitlines()[0]}",)
+            )
+        if simpler is None:
+            return _NoWay((f"no kernel yet for {name}",))
+        traced, values = simpler
+        return self._inner(name, traced, values, depth + 1)
+
+    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], depth: int) -> Any:
+        rest = iter(values)
+        env: dict[fx.Node, Any] = {}
+        reasons: list[str] = []
+        for node in traced.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(rest)
+            elif node.op == "get_attr":
+                env[node] = Known(getattr(traced, str(node.target)))
+            elif node.op == "output":
+                result = _values(node.args[0], env)
+                return _NoWay(tuple(dict.fromkeys(reasons))) if reasons else result
+            else:
+                args, kwargs = _values((node.args, node.kwargs), env)
+                value = self._node(node.target, args, kwargs, _types(node), depth)
+                if isinstance(value, _NoWay):
+                    reasons += [_within(name, r) if depth == 1 else r for r in value.reasons]
+                    value = self._opaque(_types(node))
+                env[node] = value
+        raise AssertionError("a traced graph has an output")
+
+    def _refuse(self, node: fx.Node, args: Any, kwargs: Any, reasons: tuple[str, ...]) -> Any:
+        tensors = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, (Ref, Known))]
+        shown = tuple(str(type_of(v)) for v in tensors)
+        outs = tuple(str(t) for t in _types(node) if t is not None)
+        self.refusals.append(Refusal(self.builder.source, node.name, shown, outs, reasons))
+        return self._opaque(_types(node))
+
+    def _opaque(self, outs: Outs) -> Any:
+        return _each(outs, self.builder.opaque)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoWay:
+    reasons: tuple[str, ...]
+
+
+def _shown(target: object) -> str:
+    return op_name(target).replace(
+        "prims.", "aten."
+    )  # torch's decompositions end in a namespace users never see
+
+
+def _within(name: str, reason: str) -> str:
+    return reason if reason.endswith(f" {name}") else f"decomposed from {name}: {reason}"
+
+
+def _live(graph: fx.Graph) -> set[fx.Node]:
+    live: set[fx.Node] = set()
+    stack = [n for n in graph.nodes if n.op == "output"]
+    while stack:
+        node = stack.pop()
+        if node not in live:
+            live.add(node)
+            stack += node.all_input_nodes
+    return live
+
+
+def _types(node: fx.Node) -> Outs:
+    value = node.meta.get("val")
+    values = value if isinstance(value, (tuple, list)) else [value]
+    tensors = [v if isinstance(v, torch.Tensor) else None for v in values]
+    return tuple(v if v is None else TensorType(tuple(v.shape), dtype_name(v.dtype)) for v in tensors)
+
+
+def _each(outs: Outs, make: Callable[[TensorType], Value]) -> Any:
+    made = [None if t is None else make(t) for t in outs]
+    return made[0] if len(made) == 1 else made
+
+
+def _values(tree: Any, env: Mapping[fx.Node, Any]) -> Any:
+    return fx.node.map_arg(tree, lambda n: env[n])
+
+
+def _is_known(tree: Any) -> bool:
+    return not any(isinstance(leaf, Ref) for leaf in pytree.tree_leaves(tree))
+
+
+def _fold(target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+    origins = dict.fromkeys(
+        o for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Known) for o in v.origins
+    )
+    real_args, real_kwargs = pytree.tree_map_only(Known, lambda v: v.tensor, (args, kwargs))
+    try:
+        result = target(*real_args, **real_kwargs)
+    except Exception as error:  # any operation, also a user's own
+        return _NoWay((f"{op_name(target)} of known tensors fails: {str(error).splitlines()[0]}",))
+    return pytree.tree_map_only(torch.Tensor, lambda t: Known(t.detach(), tuple(origins)), result)

@@ -1,0 +1,127 @@
+"""The options of `torchcalyx.compile`: one frozen record, validated at construction."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from torchcalyx.errors import OptionsError
+from torchcalyx.kernels.numerics import NumberFormat, parse_format
+
+Precision: TypeAlias = "str | NumberFormat"
+PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
+"""Named precisions: the width of every float tensor; the binary point of each comes from calibration."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a module is compiled.
+
+    precision: "fixed8", "fixed16", "fixed32" (binary point of each tensor from calibration), a `NumberFormat` or its text
+        ("fixed16.8": that format everywhere), or a mapping from module path patterns (`fnmatch`; the first that matches wins, "*"
+        or "fixed16" for the rest) to any of these.
+    calibration: iterable of input tuples whose value ranges choose the binary points; None: the example inputs.
+    multipliers: budget of multipliers in hardware.
+    lanes: elements of a memory word; None: the power of two nearest below the square root of the budget, rounded up.
+    schedule: "latency".
+    share: reuse memories over lifetimes and one instance of equal kernels.
+    simulator: "verilator" or "icarus".
+    unsupported: "error".
+    rules: extra selection rules, tried before the built-in ones.
+    dump: directory that receives the printed form of every stage.
+    multiplier_stages: pipeline registers of a multiplier, 1 to 3.
+
+    Raises OptionsError for a value outside its range.
+    """
+
+    precision: Precision | Mapping[str, Precision] = "fixed16"
+    calibration: Iterable[Any] | None = field(default=None, compare=False)
+    multipliers: int = 64
+    lanes: int | None = None
+    schedule: Literal["latency"] = "latency"
+    share: bool = True
+    simulator: Literal["verilator", "icarus"] = "verilator"
+    unsupported: Literal["error"] = "error"
+    rules: tuple[Any, ...] = ()
+    dump: str | Path | None = None
+    multiplier_stages: int = 1
+
+    def __post_init__(self) -> None:
+        precisions = self.precision.values() if isinstance(self.precision, Mapping) else (self.precision,)
+        for precision in precisions:
+            resolve_precision(precision)
+        _whole("multipliers", self.multipliers, 1, 65536)
+        if self.lanes is not None:
+            _whole("lanes", self.lanes, 1, 1024)
+            if self.lanes > self.multipliers:
+                raise OptionsError(
+                    f"lanes={self.lanes} exceeds multipliers={self.multipliers}: an elementwise product needs one "
+                    "multiplier a lane; raise multipliers or lower lanes"
+                )
+        _whole("multiplier_stages", self.multiplier_stages, 1, 3)
+        _one_of("schedule", self.schedule, ("latency",))
+        _one_of("simulator", self.simulator, ("verilator", "icarus"))
+        _one_of("unsupported", self.unsupported, ("error",))
+        if not isinstance(self.share, bool):
+            raise OptionsError(f"share must be True or False, not {self.share!r}")
+        object.__setattr__(self, "rules", tuple(self.rules))
+
+    @property
+    def lane_count(self) -> int:
+        """Lanes in use: the option, or a power of two L with L * L at most the budget (at least 1)."""
+        if self.lanes is not None:
+            return self.lanes
+        lanes = 1
+        while (2 * lanes) * (2 * lanes) <= self.multipliers:
+            lanes *= 2
+        return lanes
+
+    @classmethod
+    def of(cls, options: Options | Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> Options:
+        """Options with overrides applied; OptionsError lists the known names when one is unknown."""
+        if options is not None and not isinstance(options, (Options, Mapping)):
+            raise OptionsError(f"options must be an Options or a mapping, not {type(options).__name__}")
+        known = [f.name for f in fields(cls)]
+        given = dict(options) if isinstance(options, Mapping) else {}
+        given.update(overrides)
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(str(name), known, 1)
+                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                raise OptionsError(f"unknown option {name!r}{hint}; known options: {', '.join(known)}")
+        if isinstance(options, Options):
+            base = {f.name: getattr(options, f.name) for f in fields(cls)}
+            return cls(**{**base, **given})
+        return cls(**given)
+
+
+def resolve_precision(precision: Precision) -> int | NumberFormat:
+    """Width of a named precision, or the format; OptionsError for anything else."""
+    if isinstance(precision, NumberFormat):
+        if precision.kind != "fixed" or not precision.signed:
+            raise OptionsError(f"precision {precision} is not a signed fixed-point format")
+        return precision
+    if isinstance(precision, str) and precision in PRECISIONS:
+        return PRECISIONS[precision]
+    try:
+        return resolve_precision(parse_format(precision))
+    except (ValueError, AttributeError) as error:
+        if isinstance(error, OptionsError):
+            raise
+        raise OptionsError(
+            f"precision {precision!r} is not one of {', '.join(PRECISIONS)}, a NumberFormat, a text such as "
+            "'fixed16.8', or a mapping from module paths to these"
+        ) from None
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise OptionsError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise OptionsError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")

@@ -1,0 +1,14 @@
+"""The selection rules in the order in which they are tried."""
+
+from __future__ import annotations
+
+from torchcalyx.match import Rule
+from torchcalyx.rules import elementwise, matmul, movement, view
+
+RULES: tuple[Rule, ...] = (
+    *view.RULES,
+    *matmul.RULES,
+    *elementwise.RULES,
+    *movement.RULES,
+)
+"""First match wins; larger patterns stand before smaller ones."""

@@ -1,0 +1,67 @@
+"""Elementwise trees: any chain of elementwise operations is one pipeline."""
+
+from __future__ import annotations
+
+from torchcalyx.graph import Node
+from torchcalyx.kernels.access import Operand, whole
+from torchcalyx.kernels.elementwise import elementwise
+from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.datapath import ELEMENTWISE, supported
+from torchcalyx.select.placing import (
+    copies_needed,
+    elementwise_fit,
+    loop_orders,
+    place_operands,
+    result_layouts,
+    unpermuted,
+)
+from torchcalyx.select.tree import Tree, expression, grow
+from torchcalyx.select.view import GraphView
+
+
+def _apply(view: GraphView, node: Node) -> Match | Reject:
+    if node.op not in ELEMENTWISE:
+        return Reject(f"{node.op} is not an elementwise operation")
+    problem = supported(view, node)
+    if problem is not None:
+        return problem
+    tree = grow(view, node)
+    return Match(
+        tuple(n.name for n in tree.nodes), tree.leaves, lambda builder: build_tree(builder, tree, node)
+    )
+
+
+def build_tree(builder: SelectionBuilder, tree: Tree, node: Node) -> Located:
+    """One elementwise kernel for the tree, in the loop order that needs the fewest copies."""
+    view = builder.view
+    fmt = view.formats[node.name]
+    values = [builder.value(name) for name in tree.leaves]
+    expr = expression(view, tree, [(n, v.fmt) for n, v in zip(tree.leaves, values, strict=True)], fmt)
+    domain = node.shape
+    if not domain:
+        values = [Located(v.buffer, v.access.expand((1,)), v.fmt) for v in values]
+        domain = (1,)
+    best: tuple[int, tuple[int, ...], Operand] | None = None
+    for order in loop_orders(builder, values, domain):
+        shape = tuple(domain[d] for d in order)
+        for layout in result_layouts(shape, builder.lanes):
+            out = Operand(fmt, layout, whole(shape, layout))
+            copied = copies_needed(builder, values, domain, order, elementwise_fit(out))
+            if best is None or copied < best[0]:
+                best = (copied, order, out)
+    assert best is not None
+    _, order, out = best
+    placed = place_operands(
+        builder, values, domain, order, elementwise_fit(out), f"{node.op} loops over {list(out.access.sizes)}"
+    )
+    spec = elementwise(expr, placed.operands, out, view.options.multiplier_stages)
+    buffer = builder.buffer(node.name, fmt, out.layout)
+    builder.call(spec, placed.buffers, [buffer])
+    access = unpermuted(out.access, order)
+    if not node.shape:
+        access = whole((), out.layout)
+    return Located(buffer, access, fmt)
+
+
+RULES = (Rule("elementwise", _apply),)

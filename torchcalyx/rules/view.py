@@ -1,0 +1,43 @@
+"""Views: another access to the same buffer; a copy only where no affine access exists."""
+
+from __future__ import annotations
+
+from torchcalyx.graph import Node
+from torchcalyx.kernels.access import row_major, whole
+from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.view import GraphView
+
+
+def _ints(node: Node, key: str) -> tuple[int, ...]:
+    value = node.attr(key)
+    assert isinstance(value, tuple)
+    return tuple(v for v in value if isinstance(v, int))
+
+
+def _apply(view: GraphView, node: Node) -> Match | Reject:
+    if node.op not in ("view", "permute", "slice", "expand"):
+        return Reject(f"{node.op} is not a view")
+    return Match((node.name,), node.args, lambda builder: _build(builder, node))
+
+
+def _build(builder: SelectionBuilder, node: Node) -> Located:
+    source = builder.value(node.args[0])
+    access = source.access
+    if node.op == "permute":
+        return Located(source.buffer, access.permute(_ints(node, "dims")), source.fmt)
+    if node.op == "expand":
+        return Located(source.buffer, access.expand(node.shape), source.fmt)
+    if node.op == "slice":
+        sliced = access.slice(_ints(node, "starts"), _ints(node, "steps"), _ints(node, "sizes"))
+        return Located(source.buffer, sliced, source.fmt)
+    viewed = access.reshape(node.shape)
+    if viewed is not None:
+        return Located(source.buffer, viewed, source.fmt)
+    layout = row_major(node.shape, builder.lanes)
+    reason = f"the elements of {list(source.shape)} are not evenly spaced when seen as {list(node.shape)}"
+    copy = builder.relayout(source, layout, node.shape, reason)
+    return Located(copy.buffer, whole(node.shape, layout), source.fmt)
+
+
+RULES = (Rule("view", _apply),)

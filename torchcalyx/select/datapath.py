@@ -1,0 +1,180 @@
+"""Graph operations as lane expressions: what each elementwise operation of the normal form means in fixed point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from torchcalyx.graph import Node
+from torchcalyx.kernels.expr import ExprBuilder
+from torchcalyx.match import Reject
+from torchcalyx.select.view import GraphView
+
+SPARE_BITS = 4
+"""Significant bits of a scalar beyond the element width: its rounding stays below the rounding of the result."""
+
+Emit: TypeAlias = "Callable[[Datapath, Node, list[int]], int]"
+
+
+class Datapath:
+    """An expression under construction, with the scalars of one element width."""
+
+    def __init__(self, view: GraphView, width: int) -> None:
+        self.view = view
+        self.width = width
+        self.b = ExprBuilder()
+
+    def scalar(self, value: float) -> int:
+        """A constant: integers exactly, real numbers rounded to `width + SPARE_BITS` significant bits."""
+        integer, frac = significant(value, self.width + SPARE_BITS)
+        return self.b.const(integer, frac)
+
+    def times(self, a: int, value: float) -> int:
+        """a * value by shifts and adds."""
+        return self.b.scale_by(a, *significant(value, self.width + SPARE_BITS))
+
+    def emit(self, node: Node, args: list[int]) -> int:
+        """Add the operation of `node`; its operands are earlier operations."""
+        return _EMIT[node.op](self, node, args)
+
+
+def significant(value: float, bits: int) -> tuple[int, int]:
+    """(integer, frac) nearest to `value` with at most `bits` significant bits; exact for integers."""
+    if isinstance(value, int) or float(value).is_integer():
+        return int(value), 0
+    mantissa, exponent = math.frexp(value)
+    integer, frac = round(math.ldexp(mantissa, bits)), bits - exponent
+    while integer and integer % 2 == 0:
+        integer, frac = integer // 2, frac - 1
+    return integer, frac
+
+
+def supported(view: GraphView, node: Node) -> Reject | None:
+    """Why an elementwise node has no exact datapath (None: it has one)."""
+    if node.op not in _EMIT:
+        return Reject(f"{node.op} is not elementwise")
+    if node.op == "cast" and node.attr("to") not in ("bool",) and not node.dtype.startswith("float"):
+        source, target = view.formats[node.args[0]], view.formats[node.name]
+        if source.kind == "int" and (source.min < target.min or source.max > target.max):
+            return Reject(f"the cast to {node.dtype} may wrap: values span {source}, the result {target}")
+    if node.op in ("floor_div_const", "remainder_const") and node.attr("value") == 0:
+        return Reject("division by zero")
+    if node.op == "div_const" and node.attr("value") == 0:
+        return Reject("division by zero")
+    return None
+
+
+def _mul(d: Datapath, node: Node, args: list[int]) -> int:
+    narrowed = []
+    for index, name in zip(args, node.args, strict=True):
+        fmt = d.view.formats[name]
+        wide = d.b.value(index).width > fmt.signed_width and d.b.ops[index].name != "const"
+        narrowed.append(d.b.quant(index, fmt) if wide and fmt.kind == "fixed" else index)
+    return d.b.mul(*narrowed)
+
+
+def _clamp(d: Datapath, node: Node, args: list[int]) -> int:
+    result = args[0]
+    low, high = node.attr("min"), node.attr("max")
+    if isinstance(low, (int, float)):
+        result = d.b.maximum(result, d.scalar(low))
+    if isinstance(high, (int, float)):
+        result = d.b.minimum(result, d.scalar(high))
+    return result
+
+
+def _sign(d: Datapath, node: Node, args: list[int]) -> int:
+    zero = d.b.const(0)
+    return d.b.sub(d.b.less(zero, args[0]), d.b.less(args[0], zero))
+
+
+def _cast(d: Datapath, node: Node, args: list[int]) -> int:
+    if node.dtype == "bool":
+        return d.b.logic_not(d.b.equal(args[0], d.b.const(0)))
+    return args[0] if node.dtype.startswith("float") else d.b.truncate(args[0])
+
+
+def _floor_div(d: Datapath, x: int, divisor: int) -> int:
+    """floor(x / divisor) exactly: a multiplication by a rounded-up reciprocal, wide enough for the operand's range.
+
+    For 0 <= x < 2**n and m = ceil(2**s / q) with s = n + bits(q), floor(x * m / 2**s) = floor(x / q); a negative x goes through
+    floor(x / q) = -1 - floor((-1 - x) / q).
+    """
+    b = d.b
+    if divisor < 0:
+        return _floor_div(d, b.neg(x), -divisor)
+    bits = b.value(x).width
+    shift = bits + divisor.bit_length()
+    reciprocal = -(-(1 << shift) // divisor)
+
+    def quotient(a: int) -> int:
+        return b.floor(b.scale_by(a, reciprocal, shift))
+
+    if b.value(x).low >= 0:
+        return quotient(x)
+    negative = b.less(x, b.const(0))
+    mirrored = b.sub(b.const(-1), x)
+    magnitude = quotient(b.maximum(b.select(negative, mirrored, x), b.const(0)))
+    return b.select(negative, b.sub(b.const(-1), magnitude), magnitude)
+
+
+def _whole(node: Node) -> int:
+    value = node.attr("value")
+    assert isinstance(value, (int, float))
+    return int(value)
+
+
+def _floor_div_const(d: Datapath, node: Node, args: list[int]) -> int:
+    return _floor_div(d, args[0], _whole(node))
+
+
+def _remainder_const(d: Datapath, node: Node, args: list[int]) -> int:
+    quotient = _floor_div(d, args[0], _whole(node))
+    return d.b.sub(args[0], d.b.scale_by(quotient, _whole(node), 0))
+
+
+def _div_const(d: Datapath, node: Node, args: list[int]) -> int:
+    value = node.attr("value")
+    assert isinstance(value, (int, float))
+    return d.times(args[0], 1.0 / value)
+
+
+def _bitwise_not(d: Datapath, node: Node, args: list[int]) -> int:
+    return d.b.logic_not(args[0]) if node.dtype == "bool" else d.b.bitwise_not(args[0])
+
+
+_EMIT: Mapping[str, Emit] = {
+    "add": lambda d, n, a: d.b.add(a[0], a[1]),
+    "sub": lambda d, n, a: d.b.sub(a[0], a[1]),
+    "mul": _mul,
+    "minimum": lambda d, n, a: d.b.minimum(a[0], a[1]),
+    "maximum": lambda d, n, a: d.b.maximum(a[0], a[1]),
+    "neg": lambda d, n, a: d.b.neg(a[0]),
+    "abs": lambda d, n, a: d.b.abs(a[0]),
+    "sign": _sign,
+    "relu": lambda d, n, a: d.b.maximum(a[0], d.b.const(0)),
+    "clamp": _clamp,
+    "eq": lambda d, n, a: d.b.equal(a[0], a[1]),
+    "ne": lambda d, n, a: d.b.logic_not(d.b.equal(a[0], a[1])),
+    "lt": lambda d, n, a: d.b.less(a[0], a[1]),
+    "le": lambda d, n, a: d.b.logic_not(d.b.less(a[1], a[0])),
+    "gt": lambda d, n, a: d.b.less(a[1], a[0]),
+    "ge": lambda d, n, a: d.b.logic_not(d.b.less(a[0], a[1])),
+    "logical_and": lambda d, n, a: d.b.bitwise("and", a[0], a[1]),
+    "logical_or": lambda d, n, a: d.b.bitwise("or", a[0], a[1]),
+    "logical_xor": lambda d, n, a: d.b.bitwise("xor", a[0], a[1]),
+    "logical_not": lambda d, n, a: d.b.logic_not(a[0]),
+    "bitwise_and": lambda d, n, a: d.b.bitwise("and", a[0], a[1]),
+    "bitwise_or": lambda d, n, a: d.b.bitwise("or", a[0], a[1]),
+    "bitwise_xor": lambda d, n, a: d.b.bitwise("xor", a[0], a[1]),
+    "bitwise_not": _bitwise_not,
+    "where": lambda d, n, a: d.b.select(a[0], a[1], a[2]),
+    "cast": _cast,
+    "div_const": _div_const,
+    "floor_div_const": _floor_div_const,
+    "remainder_const": _remainder_const,
+}
+
+ELEMENTWISE = frozenset(_EMIT)
+"""Operations that compute each element from the same element of their (broadcast) operands."""

@@ -1,0 +1,97 @@
+"""Trees of elementwise operations around a root: the unit that becomes one pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torchcalyx.graph import Node
+from torchcalyx.kernels.expr import Expr, Value
+from torchcalyx.kernels.numerics import NumberFormat
+from torchcalyx.select.datapath import ELEMENTWISE, Datapath, supported
+from torchcalyx.select.view import GraphView
+
+
+@dataclass(frozen=True)
+class Tree:
+    """nodes: elementwise nodes computed together, in topological order, the root last (none: the root is the head itself).
+
+    leaves: values read, scalars left out, in first-use order.
+    """
+
+    nodes: tuple[Node, ...]
+    leaves: tuple[str, ...]
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the nodes."""
+        return {n.name for n in self.nodes}
+
+
+def products(view: GraphView, node: Node) -> int:
+    """Multipliers that one lane of a node needs."""
+    if node.op != "mul":
+        return 0
+    return int(all(view.scalar(a) is None for a in node.args))
+
+
+def grow(view: GraphView, root: Node) -> Tree:
+    """The largest tree below `root` of the same shape whose inner values are used nowhere else.
+
+    It stops where the multipliers of all lanes would pass the budget.
+    """
+    limit = max(1, view.options.multipliers // view.lanes)
+    names = {root.name}
+    used = products(view, root)
+    frontier = [a for a in view.args(root)]
+    while frontier:
+        node = frontier.pop()
+        if node.name in names or node.op not in ELEMENTWISE or node.shape != root.shape:
+            continue
+        if supported(view, node) is not None or not view.inside(node.name, names):
+            continue
+        if used + products(view, node) > limit:
+            continue
+        used += products(view, node)
+        names.add(node.name)
+        frontier = [a for name in names for a in view.args(view.nodes[name]) if a.name not in names]
+    return tree_of(view, names)
+
+
+def tree_of(view: GraphView, names: set[str]) -> Tree:
+    """The tree made of the given nodes."""
+    nodes = tuple(n for n in view.graph.nodes if n.name in names)
+    leaves: list[str] = []
+    for node in nodes:
+        for arg in node.args:
+            if arg not in names and arg not in leaves and view.scalar(arg) is None:
+                leaves.append(arg)
+    return Tree(nodes, tuple(leaves))
+
+
+def expression(
+    view: GraphView,
+    tree: Tree,
+    inputs: Sequence[tuple[str, Value | NumberFormat]],
+    out: NumberFormat,
+    first: Mapping[str, str] | None = None,
+) -> Expr:
+    """The tree as an expression. inputs: leaf name and format of each expression input, in order.
+
+    first: for a leaf, another input added to it before anything else (the bias of a matrix product).
+    """
+    path = Datapath(view, out.width)
+    place: dict[str, int] = {name: path.b.input(value) for name, value in inputs}
+    for leaf, addend in (first or {}).items():
+        place[leaf] = path.b.add(place[leaf], place[addend])
+    result = place[inputs[0][0]]
+    for node in tree.nodes:
+        args = []
+        for arg in node.args:
+            if arg not in place:
+                scalar = view.scalar(arg)
+                assert scalar is not None, f"{arg} is neither an input of the tree nor a scalar"
+                place[arg] = path.scalar(scalar)
+            args.append(place[arg])
+        result = place[node.name] = path.emit(node, args)
+    return path.b.build(result, out)

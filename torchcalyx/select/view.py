@@ -1,0 +1,63 @@
+"""Structural questions about a typed graph, as the rules ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from torchcalyx.graph import Array, Node
+from torchcalyx.kernels.numerics import NumberFormat
+from torchcalyx.options import Options
+from torchcalyx.quantize import Typed
+
+
+class GraphView:
+    """A typed graph with its options; read-only."""
+
+    def __init__(self, typed: Typed, options: Options) -> None:
+        self.graph = typed.graph
+        self.formats: Mapping[str, NumberFormat] = typed.formats
+        self.options = options
+        self.lanes = options.lane_count
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """Nodes by name."""
+        return self.graph.by_name
+
+    @cached_property
+    def users(self) -> Mapping[str, frozenset[str]]:
+        """Names of the nodes that read each value."""
+        found: dict[str, set[str]] = {n.name: set() for n in self.graph.nodes}
+        for node in self.graph.nodes:
+            for arg in node.args:
+                found[arg].add(node.name)
+        return {name: frozenset(users) for name, users in found.items()}
+
+    @cached_property
+    def results(self) -> frozenset[str]:
+        """Names of the values that the model returns."""
+        return frozenset(self.graph.outputs)
+
+    def args(self, node: Node) -> tuple[Node, ...]:
+        """The nodes that `node` reads."""
+        return tuple(self.nodes[a] for a in node.args)
+
+    def inside(self, name: str, consumers: set[str]) -> bool:
+        """Whether every use of a value lies in `consumers` (so it needs no memory of its own)."""
+        return name not in self.results and self.users[name] <= consumers
+
+    def constant(self, name: str) -> Array | None:
+        """Value of a constant node, None for others."""
+        return self.graph.constants[name] if self.nodes[name].op == "constant" else None
+
+    def scalar(self, name: str) -> float | int | bool | None:
+        """Value of a constant of one element, None for everything else."""
+        value = self.constant(name)
+        if value is None or value.size != 1:
+            return None
+        item = np.asarray(value).reshape(())[()].item()
+        assert isinstance(item, (bool, int, float))
+        return item
