@@ -12,9 +12,10 @@ def assemble(
 ) -> tuple[list[Signal], Signal]:
     """Pack the elements of rows of `row` elements into words of `lanes` lanes; a row starts a new word.
 
-    element: taken in each cycle in which `valid` is 1. Returns the lanes of the word and a signal that is 1 in the
-    cycle in which the last element of a word arrives: the lanes are complete in that very cycle. Lanes behind the
-    row's end hold any defined value. After the last element of a row the packing stands at its start again.
+    element: taken in each cycle in which `valid` is 1. Returns the lanes of the word and a signal that is 1
+    in the cycle in which the last element of a word arrives: the lanes are complete in that very cycle.
+    Lanes behind the row's end hold any defined value. After the last element of a row the packing stands at
+    its start again.
     """
     slots = min(row, lanes)
     if slots == 1:

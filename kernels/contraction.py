@@ -1,4 +1,4 @@
-"""What the matrix products share: exact integer sums of products, checks of the epilogue, operand words for the engine."""
+"""What the matrix products share: exact integer sums of products, checks of the epilogue, operand words."""
 
 from __future__ import annotations
 
@@ -26,34 +26,36 @@ def accumulator(left: NumberFormat, right: NumberFormat, depth: int) -> Value:
 def exact_matmul(left: IntArray, right: IntArray) -> IntArray:
     """left @ right of integer arrays (..., m, k) and (..., k, n), exactly.
 
-    float64 products where every partial sum is provably below 2**53; otherwise the larger operand is split into two limbs.
-    The result is int64, or Python integers where the bound passes 61 bits.
+    float64 products where every partial sum is provably below 2**53; otherwise the larger operand is split
+    into two limbs. The result is int64, or Python integers where the bound passes 61 bits.
     """
     largest = [max((abs(int(a.min())), abs(int(a.max()))), default=0) if a.size else 0 for a in (left, right)]
     bound = largest[0] * largest[1] * left.shape[-1]
     if bound < _EXACT_FLOAT:
-        exact = np.matmul(np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64))
-        return exact.astype(np.int64)
+        sums: IntArray = np.matmul(left.astype(np.float64), right.astype(np.float64)).astype(np.int64)
+        return sums
     side = 0 if largest[0] >= largest[1] else 1
     wide = (left, right)[side]
     shift = max(1, largest[side].bit_length() // 2)
     high = wide >> shift
     parts = [high, wide - (high << shift)]
-    sums = [exact_matmul(p, right) if side == 0 else exact_matmul(left, p) for p in parts]
+    upper, lower = (exact_matmul(p, right) if side == 0 else exact_matmul(left, p) for p in parts)
     if bound >= _SAFE_INT64:
-        sums = [s.astype(object) for s in sums]
-    return sums[0] * (1 << shift) + sums[1]
+        upper, lower = upper.astype(object), lower.astype(object)
+    return upper * (1 << shift) + lower
 
 
 def epilogue_refusal(total: Value, epilogue: Expr, extras: Sequence[Operand], out: Operand) -> str | None:
-    """Why the drain cannot evaluate `epilogue` on sums of range `total` and the memories `extras` (None: it can)."""
+    """Why the drain cannot evaluate `epilogue` on sums of range `total` and memories `extras`, or None."""
     if epilogue.multiplications:
         return "the epilogue multiplies two operands; only constants can be multiplied in the drain"
     if len(epilogue.inputs) != 1 + len(extras):
         return f"the epilogue has {len(epilogue.inputs)} inputs for the sums and {len(extras)} memories"
     if epilogue.out != out.fmt:
         return f"the epilogue gives {epilogue.out}, the output holds {out.fmt}"
-    for number, (want, have) in enumerate(zip(epilogue.inputs, (total, *(value_of(e.fmt) for e in extras)), strict=True)):
+    for number, (want, have) in enumerate(
+        zip(epilogue.inputs, (total, *(value_of(e.fmt) for e in extras)), strict=True)
+    ):
         if want.frac != have.frac or want.low > have.low or want.high < have.high:
             return f"epilogue input {number} takes {want}, but is given {have}"
     lane_dim = len(out.access.sizes) - 1
@@ -62,7 +64,7 @@ def epilogue_refusal(total: Value, epilogue: Expr, extras: Sequence[Operand], ou
         return f"output: {problem}"
     for number, extra in enumerate(extras):
         if extra.access.sizes != out.access.sizes:
-            return f"epilogue memory {number} loops over {extra.access.sizes}, the output over {out.access.sizes}"
+            return f"epilogue memory {number} loops over {extra.access.sizes}, not {out.access.sizes}"
         if extra.layout.lanes != out.layout.lanes:
             return f"epilogue memory {number} has {extra.layout.lanes} lanes, the output {out.layout.lanes}"
         mode = reading_mode(extra, lane_dim)
@@ -76,6 +78,11 @@ def widened(c: Component, operand: Operand, word: Signal, width: int) -> Signal:
     if operand.fmt.signed and operand.fmt.width == width:
         return word
     return c.concat([c.resize(lane, width) for lane in element_lanes(c, operand, word)])
+
+
+def adders(epilogue: Expr) -> int:
+    """Adders and comparators of one lane of the epilogue."""
+    return sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in epilogue.ops)
 
 
 def evaluate(
@@ -92,9 +99,11 @@ def evaluate(
 def merge_leading(
     left: Operand, right: Operand | None, extras: Sequence[Operand], out: Operand
 ) -> tuple[Operand, Operand | None, tuple[Operand, ...], Operand]:
-    """The same product over fewer loops: size-1 batch dimensions dropped, neighbours merged where every access allows it.
+    """The same product over fewer loops: size-1 batch dimensions dropped, neighbours merged where every
+    access allows it.
 
-    Batch dimensions merge into m only when the right operand does not depend on them. `right` None: it depends on none.
+    Batch dimensions merge into m only when the right operand does not depend on them. `right` None: it
+    depends on none.
     """
     operands = [left, *([right] if right else []), *extras, out]
     columns = [[o.access.column(d) for d in range(len(o.access.sizes))] for o in operands]
@@ -120,7 +129,12 @@ def _times(column: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _rows_join(
-    columns: Sequence[Sequence[tuple[int, ...]]], operands: Sequence[Operand], right: Operand | None, dim: int, m: int, size: int
+    columns: Sequence[Sequence[tuple[int, ...]]],
+    operands: Sequence[Operand],
+    right: Operand | None,
+    dim: int,
+    m: int,
+    size: int,
 ) -> bool:
     """Whether batch dimension `dim` continues the rows: the right operand ignores it, the others step on."""
     for column, operand in zip(columns, operands, strict=True):
@@ -133,7 +147,12 @@ def _rows_join(
 
 
 def _rebuilt(
-    left: Operand, right: Operand | None, extras: Sequence[Operand], out: Operand, groups: Sequence[Sequence[int]], rows: Sequence[int]
+    left: Operand,
+    right: Operand | None,
+    extras: Sequence[Operand],
+    out: Operand,
+    groups: Sequence[Sequence[int]],
+    rows: Sequence[int],
 ) -> tuple[Operand, Operand | None, tuple[Operand, ...], Operand]:
     last = len(out.access.sizes) - 1
 

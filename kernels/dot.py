@@ -1,9 +1,10 @@
-"""Matrix product with constant weights, for few rows: K is split over the multipliers of a column (linear layers).
+"""Matrix product with constant weights, for few rows: K is split over the multipliers of a column.
 
-Equation: out[..., m, n] = epilogue(sum_k left[..., m, k] * weight[n, k], extras[..., m, n]).
-Each cycle takes one activation word (`depth` = lanes elements along k) and one weight word of columns * depth elements:
-`columns` sums advance at once through adder trees into accumulators. Loop order: leading dimensions, m, n tile, k word.
-When columns < lanes, the drain collects the tiles of an output word before the epilogue.
+Equation: out[..., m, n] = epilogue(sum_k left[..., m, k] * weight[n, k], extras[..., m, n]). Each cycle
+takes one activation word (`depth` = lanes elements along k) and one weight word of columns * depth
+elements: `columns` sums advance at once through adder trees into accumulators. Loop order: leading
+dimensions, m, n tile, k word. When columns < lanes, the drain collects the tiles of an output word before
+the epilogue.
 
 | port | memory | |
 |---|---|---|
@@ -12,7 +13,8 @@ When columns < lanes, the drain collects the tiles of an output word before the 
 | x0, x1, ... | operands of the epilogue: bias (step 0 along m), residual | read |
 | y | result, n over the lanes | write |
 
-Cycles: M * ceil(N / columns) * ceil(K / lanes) + 1 (read) + mul_stages + tree_stages(lanes) + latency(epilogue).
+Cycles: M * ceil(N / columns) * ceil(K / lanes) + 1 (read) + mul_stages + tree_stages(lanes) +
+latency(epilogue); the last four make 5 with 8 lanes, one multiplier stage and bias + ReLU + requantisation.
 Numbers: sums are exact (accumulators as wide as K needs), narrowed by the epilogue alone.
 """
 
@@ -25,23 +27,25 @@ import numpy as np
 
 from .access import Layout, Operand, whole
 from .contract import Cost, Emulated, KernelParameterError, Port
-from .contraction import accumulator, epilogue_refusal, evaluate, exact_matmul, merge_leading, widened
-from .engine import engine_ref
+from .contraction import accumulator, adders, epilogue_refusal, evaluate, exact_matmul, merge_leading
+from .dot_control import build_controller
 from .engine_dot import dot_latency
 from .engine_spec import DotShape, EngineSpec
 from .expr import Expr, Value
-from .hw import Component, Instance, Memory, Program, Signal, digest
+from .hw import Component, Program, digest
 from .lane import latency
-from .loops import Loop, Nest
 from .numerics import IntArray, NumberFormat, ceil_div, product
-from .stage import Stage, reading_mode, strides, word_loops
+from .stage import Stage, reading_mode, word_loops
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """left: access over (..., m, k). weight_fmt: format of the weights. features: N. columns: sums formed at once, a
-    divisor of the lanes. epilogue: input 0 is the sum (range `accumulator`), the others the memories `extras`, each
-    with an access over (..., m, n), as `out` has. Raises KernelParameterError with the reason of `refusal`.
+    """One call of the dot array; `dot(...)` makes it with as few loops as possible.
+
+    left: access over (..., m, k). weight_fmt: format of the weights. features: N. columns: sums formed at
+    once, a divisor of the lanes. epilogue: input 0 is the sum (range `accumulator`), the others the
+    memories `extras`, each with an access over (..., m, n), as `out` has. Raises KernelParameterError with
+    the reason of `refusal`.
     """
 
     left: Operand
@@ -58,7 +62,8 @@ class Dot:
             self.left, self.weight_fmt, self.features, self.columns, self.epilogue, self.extras, self.out
         )
         if problem:
-            raise KernelParameterError(f"dot kernel {self.left.access.sizes} -> {self.out.access.sizes}: {problem}")
+            sizes = f"{self.left.access.sizes} -> {self.out.access.sizes}"
+            raise KernelParameterError(f"dot kernel {sizes}: {problem}")
 
     @staticmethod
     def accumulator(left: NumberFormat, weight: NumberFormat, depth: int) -> Value:
@@ -88,10 +93,11 @@ class Dot:
             return f"{columns} columns do not divide the {lanes} lanes of a word"
         mode = reading_mode(left, len(sizes) - 1)
         if mode != "vector":
-            return f"left operand: {mode.removeprefix('no: ') if mode != 'splat' else 'its words do not start at k = 0'}"
+            reason = "its words do not begin at k = 0" if mode == "splat" else mode.removeprefix("no: ")
+            return f"left operand: {reason}"
         return epilogue_refusal(accumulator(left.fmt, weight_fmt, sizes[-1]), epilogue, extras, out)
 
-    # ---- sizes -----------------------------------------------------------------------------------------------------
+    # ---- sizes
     @property
     def family(self) -> str:
         """Name of the generator."""
@@ -144,7 +150,7 @@ class Dot:
         dim = len(sizes) - 1
         return Stage(self.epilogue, (None, *self.extras), self.out, dim, word_loops(sizes, dim, self.depth))
 
-    # ---- contract --------------------------------------------------------------------------------------------------
+    # ---- contract
     @property
     def right(self) -> Operand:
         """The weight memory: one word per (n tile, k word)."""
@@ -172,7 +178,8 @@ class Dot:
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""
         extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
-        return (Port("left", self.left, "read"), Port("right", self.right, "read"), *extras, Port("y", self.out, "write"))
+        first = (Port("left", self.left, "read"), Port("right", self.right, "read"))
+        return (*first, *extras, Port("y", self.out, "write"))
 
     def engine(self) -> EngineSpec:
         """The dot array and operand widths."""
@@ -181,10 +188,11 @@ class Dot:
 
     def cycles(self) -> int:
         """Exact latency of one call."""
-        return product(self.sizes) + self._flush
+        return product(self.sizes) + self.flush
 
     @property
-    def _flush(self) -> int:
+    def flush(self) -> int:
+        """Cycles after the last step: its word runs through the pipeline."""
         return self.sum_delay + latency(self.epilogue)
 
     def useful_operations(self) -> int:
@@ -193,23 +201,21 @@ class Dot:
 
     def cost(self) -> Cost:
         """Multipliers in use; adders of trees and epilogue; accumulators and collected tiles."""
-        epilogue_adders = sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in self.epilogue.ops)
-        registers = (self.columns + self.depth - self.columns) * self.total.width
+        units = self.columns * self.depth
         return Cost(
-            self.columns * self.depth,
-            self.columns * self.depth + epilogue_adders * self.depth,
-            registers + self.stage.depth * self.depth * self.out.fmt.width,
+            units,
+            units + adders(self.epilogue) * self.depth,
+            self.depth * (self.total.width + latency(self.epilogue) * self.out.fmt.width),
         )
 
     def emulate(self, *arrays: IntArray) -> Emulated:
-        """Bit-exact; `arrays` as `ports` lists them, the weights packed. Saturations counted over the output's domain."""
+        """Bit-exact; `arrays` as `ports` lists them, the weights packed."""
         left, packed, *extras = arrays
         rows = self.left.access.read(left).reshape(-1, self.inner)
         sums = exact_matmul(rows, self.unpack(packed).T).reshape(self.out.access.sizes)
         written, saturated = evaluate(self.epilogue, sums, self.extras, extras, self.out)
         return Emulated((written,), saturated)
 
-    # ---- hardware --------------------------------------------------------------------------------------------------
     def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
         """Static component with `ref` memories left, right, x0, ..., y and `ref` engine."""
         name = f"dot_{digest((self, tuple(sorted(words.items())), engine))}"
@@ -217,60 +223,8 @@ class Dot:
         if found is not None:
             return found
         c = prog.component(name, latency=self.cycles())
-        step = c.run(product(self.sizes), self._flush)
-        memories = {p.name: c.memory_ref(p.name, p.operand.width, words[p.name]) for p in self.ports()}
-        unit = engine_ref(c, prog, engine)
-        assert engine is not None and engine.dot is not None
-        nest = Nest(c, self.sizes, step)
-        self._feed(c, nest, memories, unit, engine)
-        lanes, complete = self._collect(c, nest, engine.dot, unit)
-        reads = {i + 1: memories[f"x{i}"] for i in range(len(self.extras))}
-        self.stage.build(c, complete, {0: lanes}, reads, memories["y"])
+        build_controller(c, self, words, engine)
         return c
-
-    def _feed(
-        self, c: Component, nest: Nest, memories: Mapping[str, Memory], unit: Instance, engine: EngineSpec
-    ) -> None:
-        """Address both operands; their words reach the engine in the cycle after the step."""
-        dims = len(self.sizes) - 2
-        base, steps = strides(self.left, [*(Loop(s, d) for d, s in enumerate(self.sizes[:dims])), Loop(self.words, dims, self.depth)])
-        steps = [s // self.depth for s in (*steps[:-1], 0, steps[-1])]
-        left = c.read(memories["left"], nest.pointer(steps, base // self.depth, memories["left"].address_bits), nest.step)
-        weights = [*[0] * dims, self.words, 1]
-        right = c.read(memories["right"], nest.pointer(weights, 0, memories["right"].address_bits), nest.step)
-        unit.drive(
-            dot_a=widened(c, self.left, left, engine.left),
-            dot_b=widened(c, self.right, right, engine.right),
-            dot_first=c.delay(nest.first(dims + 1), 1),
-        )
-        if engine.dot_switch:
-            unit.drive(dot_on=c.const(1, 1))
-        unit.idle()
-
-    def _collect(self, c: Component, nest: Nest, shape: DotShape, unit: Instance) -> tuple[list[Signal], Signal]:
-        """Lanes of the output word when its last tile's sums are there, and the step of the writing end."""
-        dims = len(self.sizes) - 2
-        tile_done, row_done = nest.carry(dims + 1), nest.carry(dims)
-        sums = [c.resize(s, self.total.width) for s in c.split(unit.get("dot_sum"), shape.columns)]
-        chunks = min(self.depth // self.columns, self.tiles)
-        early = self.sum_delay - self.stage.lead
-        if chunks == 1:
-            zero = c.const(0, self.total.width)
-            return [*sums, *[zero] * (self.depth - self.columns)], c.delay(tile_done, early)
-        bits = max(1, (chunks - 1).bit_length())
-        place = c.register(bits)
-        full = c.equals(place.q, chunks - 1)
-        word_done = c.and_(tile_done, full) if self.tiles % chunks == 0 else c.or_(row_done, c.and_(tile_done, full))
-        place.set(c.mux(word_done, c.const(0, bits), c.slice(c.add(place.q, c.const(1, bits), bits), 0, bits)), tile_done)
-        last_of_row = (self.tiles - 1) % chunks
-        lanes: list[Signal] = []
-        for chunk in range(chunks - 1):
-            here = c.delay(c.and_(tile_done, c.equals(place.q, chunk)), self.sum_delay)
-            kept = [c.hold(s, here) for s in sums]
-            lanes += [c.mux(here, s, k) for s, k in zip(sums, kept, strict=True)] if chunk == last_of_row else kept
-        lanes += sums
-        lanes += [c.const(0, self.total.width)] * (self.depth - len(lanes))
-        return lanes, c.delay(word_done, early)
 
 
 def dot(

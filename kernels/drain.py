@@ -1,4 +1,4 @@
-"""The end of the systolic kernel: finished rows leave tile by tile, one word a cycle, while the next tile runs."""
+"""The end of the systolic kernel: finished rows leave, one word a cycle, while the next tile runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,14 @@ class _ReadingNest(Nest):
 def present(c: Component, nest: Nest, loops: Sequence[Loop], sizes: Sequence[int]) -> Signal | None:
     """1 while the row of the current step exists (None: always)."""
     tile, row = loops[-3], loops[-1]
-    return exists(c, nest.counters[-3], tile.size, nest.counters[-1], sizes[row.dim] - (tile.size - 1) * tile.scale, row.size)
+    return exists(
+        c,
+        nest.counters[-3],
+        tile.size,
+        nest.counters[-1],
+        sizes[row.dim] - (tile.size - 1) * tile.scale,
+        row.size,
+    )
 
 
 def exists(
@@ -62,7 +69,7 @@ def exists(
 
 
 def row_steps(c: Component, start: Signal, rows: int) -> tuple[Signal, Signal]:
-    """(step, row): `rows` steps in a row from each `start` on, and the row of each; starts are at least `rows` apart."""
+    """(step, row): `rows` steps from each `start` on, with the row of each; starts are as far apart or more."""
     if rows == 1:
         return start, c.const(0, 1)
     bits = index_bits(rows)

@@ -1,10 +1,11 @@
 """The multiplier engine of a program: every multiplier there is, offered in three ways of use.
 
-The component has no control: kernels take it by reference and drive its ports in their own cycles. Ports that a kernel does
-not use must be driven with zero (`Instance.idle`).
-Vector use: `a<i>`, `b<i>` in, product `p<i>` out `stages` cycles later. Dot use: see `engine_dot`. Systolic use: see
-`engine_array`. The multipliers stand in banks; where a bank serves several uses, a multiplexer in front of it follows
-`array_on` and `dot_on`, which the kernels of the arrays hold at 1 (with neither, the vector ports reach it).
+The component has no control: kernels take it by reference and drive its ports in their own cycles. Ports
+that a kernel does not use must be driven with zero (`Instance.idle`). Vector use: `a<i>`, `b<i>` in,
+product `p<i>` out `stages` cycles later. Dot use: see `engine_dot`. Systolic use: see `engine_array`. The
+multipliers stand in banks; where a bank serves several uses, a multiplexer in front of it follows
+`array_on` and `dot_on`, which the kernels of the arrays hold at 1 (with neither, the vector ports reach
+it).
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ def _filled(c: Component, lanes: Sequence[Signal], size: int) -> Signal:
 
 
 def _outputs(
-    c: Component, spec: EngineSpec, dot: tuple[Signal, Signal, Signal] | None, products: Sequence[Signal | None]
+    c: Component,
+    spec: EngineSpec,
+    dot: tuple[Signal, Signal, Signal] | None,
+    products: Sequence[Signal | None],
 ) -> None:
     """Ports p<i> and dot_sum from the banks' product words."""
     width = spec.left + spec.right

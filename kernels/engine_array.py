@@ -1,11 +1,12 @@
-"""The systolic array of the engine: rows x cols output-stationary processing elements and their operand feeds.
+"""The systolic array of the engine: rows x cols output-stationary processing elements and their operand
+feeds.
 
-Ports: `array_a`, `array_b` (one word of `cols` lanes of each operand), `array_flags` (bit 0: the first product of a tile, bit 1:
-a product that counts, bit 2: the last one), `array_load` (a new word along k for row 0 and column 0), `array_row` (which row
-to show), `array_word` (the finished sums of that row, `cols` lanes). With both feeds on a side, `array_a_free` and
-`array_b_free` choose.
-Timing: with the last operands of a tile in cycle t, row r is complete from t + `array_latency` + r on and stays so until
-the next tile's sums arrive. Row r takes its operands r cycles later than row 0, column c c cycles later than column 0.
+Ports: `array_a`, `array_b` (one word of `cols` lanes of each operand), `array_flags` (bit 0: the first
+product of a tile, bit 1: a product that counts, bit 2: the last one), `array_load` (a new word along k for
+row 0 and column 0), `array_row` (which row to show), `array_word` (the finished sums of that row, `cols`
+lanes). With both feeds on a side, `array_a_free` and `array_b_free` choose. Timing: with the last operands
+of a tile in cycle t, row r is complete from t + `array_latency` + r on and stays so until the next tile's
+sums arrive. Row r takes its operands r cycles later than row 0, column c c cycles later than column 0.
 """
 
 from __future__ import annotations
@@ -83,9 +84,17 @@ def _right_feed(c: Component, spec: EngineSpec, shape: ArrayShape, load: list[Si
 
 
 def _feeds(
-    c: Component, choice: str, kinds: tuple[Feed, ...], word: Signal, count: int, lanes: int, load: list[Signal]
+    c: Component,
+    choice: str,
+    kinds: tuple[Feed, ...],
+    word: Signal,
+    count: int,
+    lanes: int,
+    load: list[Signal],
 ) -> list[Signal]:
-    free = [c.delay(lane, i) for i, lane in enumerate(c.split(word, lanes)[:count])] if "free" in kinds else []
+    free = (
+        [c.delay(lane, i) for i, lane in enumerate(c.split(word, lanes)[:count])] if "free" in kinds else []
+    )
     if "contracted" not in kinds:
         return free
     unit = _shifter(c.program, lanes, word.width // lanes)
@@ -97,7 +106,7 @@ def _feeds(
 
 
 def _shifter(prog: Program, lanes: int, width: int) -> Component:
-    """A word along k, given out lane by lane: lane 0 in the cycle of `load`, lane i in the i-th cycle after it."""
+    """A word along k, given out lane by lane: lane 0 in the cycle of `load`, lane i in the i-th after it."""
     name = f"shifter_{lanes}x{width}"
     found = prog.find(name)
     if found is not None:
@@ -139,7 +148,9 @@ def _row(prog: Program, spec: EngineSpec, shape: ArrayShape, shared: bool) -> Co
         b = c.mux(on, b, c.input("other_b", b.width))
     element = _element(prog, spec, shape.acc, shared)
     cells = []
-    for column, (left, right) in enumerate(zip(c.split(word, shape.cols), c.split(b, shape.cols), strict=True)):
+    for column, (left, right) in enumerate(
+        zip(c.split(word, shape.cols), c.split(b, shape.cols), strict=True)
+    ):
         tap = c.slice(flags, (column + spec.stages - 1) * FLAGS, FLAGS)
         cells.append(c.instance(element).drive(a=left, b=right, flags=tap))
     c.output("sums", c.concat([cell.get("sum") for cell in cells]))

@@ -1,8 +1,9 @@
 """The dot array of the engine: `columns` sums over `depth` products each, accumulated over the words along k.
 
-Ports: `dot_a` (depth lanes of the left operand, shared by all columns), `dot_b` (columns * depth lanes, column by column),
-`dot_first` (1 with the first word of a sum), `dot_sum` (columns lanes, one accumulator each).
-Timing: the sum that ends with the operands of cycle t is in `dot_sum` during cycle t + `dot_latency` alone.
+Ports: `dot_a` (depth lanes of the left operand, shared by all columns), `dot_b` (columns * depth lanes,
+column by column), `dot_first` (1 with the first word of a sum), `dot_sum` (columns lanes, one accumulator
+each). Timing: the sum that ends with the operands of cycle t is in `dot_sum` during cycle t + `dot_latency`
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def dot_latency(shape: DotShape, mul_stages: int) -> int:
 
 
 def dot_sums(c: Component, spec: EngineSpec, first: Signal, columns: Sequence[Sequence[Signal]]) -> Signal:
-    """Trees and accumulators of all columns; `columns` are the products (one word, or lanes) of each. Returns `dot_sum`."""
+    """`dot_sum` from the products of each column (one word, or lanes): trees and accumulators."""
     shape = spec.dot
     assert shape is not None
     # The flag meets the sum at the accumulator, whose own register is the last stage.

@@ -1,8 +1,9 @@
 """Parameters of the multiplier engine that the kernels of one program share.
 
-One engine holds all multipliers, so a program's budget is the engine's size. It serves three ways of use, never two at
-once: pairs of the vector kernels, the dot array (K split over `depth` multipliers a column, for operands with few rows) and the
-output-stationary systolic array. Each kernel states the least engine it needs; `merge` gives the engine of a program.
+One engine holds all multipliers, so a program's budget is the engine's size. It serves three ways of use,
+never two at once: pairs of the vector kernels, the dot array (K split over `depth` multipliers a column,
+for operands with few rows) and the output-stationary systolic array. Each kernel states the least engine it
+needs; `merge` gives the engine of a program.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Literal, TypeAlias
 from .numerics import ceil_div
 
 Feed: TypeAlias = Literal["free", "contracted"]
-"""How words enter the array: "free": a word holds the free axis (rows of the left, columns of the right operand) at one
-k; "contracted": a word holds `cols` values along k, kept in staggered shift registers."""
+"""How words enter the array: "free": a word holds the free axis (rows of the left, columns of the right
+operand) at one k; "contracted": a word holds `cols` values along k, kept in staggered shift registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class DotShape:
-    """depth: products summed into one column each cycle. columns: sums formed at once. acc: accumulator bits."""
+    """depth: products added to one column each cycle. columns: sums formed at once. acc: accumulator bits."""
 
     depth: int
     columns: int
@@ -53,7 +54,8 @@ class ArrayShape:
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """left, right: bits of the (signed) multiplier operands. stages: pipeline registers of a multiplier (1 to 3).
+    """left, right: bits of the (signed) multiplier operands. stages: pipeline registers of a multiplier (1
+    to 3).
 
     vector: independent multipliers offered to vector kernels.
     """
@@ -96,7 +98,7 @@ class EngineSpec:
 
 
 def merge(specs: tuple[EngineSpec, ...]) -> EngineSpec:
-    """The least engine that serves every spec; ValueError when shapes differ (one program has one shape of each array)."""
+    """The least engine that serves every spec; ValueError when shapes differ (a program has one of each)."""
     return reduce(_merge, specs)
 
 

@@ -1,4 +1,4 @@
-"""How an operand of the systolic kernel is read: which feed fits its memory, and the addresses of its words."""
+"""How an operand of the systolic kernel is read: the feed that fits its memory, and its addresses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Walk:
 
 
 def feed_of(operand: Operand, free_dim: int, k_dim: int, count: int) -> Feed:
-    """The feed that serves the operand, "free" where both do; AssertionError when `feed_refusal` names a problem.
+    """The feed that serves the operand, "free" where both do; AssertionError when `feed_refusal` names a
+    problem.
 
     count: rows (left) or columns (right) that the feed supplies.
     """
@@ -57,11 +58,11 @@ def feed_refusal(side: str, operand: Operand, free_dim: int, k_dim: int, count: 
         if operand.layout.lanes % count == 0:
             return None
         return (
-            f"{side} operand: a word holds {operand.layout.lanes} values along dimension {free_dim}, which tiles of {count} "
-            "rows would cut across word borders (the rows must divide the lanes)"
+            f"{side} operand: a word holds {operand.layout.lanes} values along dimension {free_dim}, and "
+            f"tiles of {count} rows would cut across word borders (the rows must divide the lanes)"
         )
     reasons = [
-        f"along dimension {dim}, {'its words are not aligned' if mode == 'splat' else mode.removeprefix('no: ')}"
+        f"dimension {dim}: {'its words are not aligned' if mode == 'splat' else mode.removeprefix('no: ')}"
         for dim, mode in ((free_dim, free), (k_dim, reading_mode(operand, k_dim)))
     ]
     return f"{side} operand: words run neither along its free axis nor along k ({'; '.join(reasons)})"
@@ -71,8 +72,7 @@ def feed_refusal(side: str, operand: Operand, free_dim: int, k_dim: int, count: 
 class Reader:
     """One operand's address generator.
 
-    tile_loop: the walk's loop that moves this operand's tiles. size: its free axis. count: rows or columns per tile.
-    inner: K.
+    tile_loop: the walk's loop over this operand's tiles. count: rows (or columns) of a tile.
     """
 
     operand: Operand
@@ -81,61 +81,56 @@ class Reader:
     k_dim: int
     tile_loop: int
     count: int
-    inner: int
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a word."""
+        return self.operand.layout.lanes
 
     def read(self, c: Component, nest: Nest, walk: Walk, memory: Memory, valid: Signal) -> Signal:
         """The word that arrives in the cycle after each step; `valid` is 0 in k steps beyond K.
 
-        A free word holds `count` lanes from the tile's first row on. Nothing is read where no element is needed.
+        The lanes of a free word begin at the tile's first row. Nothing is read where no element is needed.
         """
         if self.feed == "contracted":
             return self._contracted(c, nest, walk, memory)
-        return self._free(c, nest, walk, memory, valid)
+        return self._free(c, nest, walk, memory, c.and_(nest.step, valid))
 
-    def _strides(self, walk: Walk) -> tuple[int, list[int], tuple[int, ...]]:
+    def _strides(self, walk: Walk, word: int, step: int) -> tuple[int, list[int]]:
+        """Offset and steps of the walk's loops, in elements."""
         base, steps = positions(self.operand)
-        dims = len(walk.batch)
-        strides = [*steps[:dims], 0, 0, 0, 0]
+        strides = [*steps[: len(walk.batch)], 0, 0, word, step]
         strides[self.tile_loop] = steps[self.free_dim] * self.count
-        return base, strides, steps
+        return base, strides
+
+    def _pointer(self, nest: Nest, base: int, strides: list[int], memory: Memory) -> Signal:
+        words = [s // self.lanes if size > 1 else 0 for s, size in zip(strides, nest.sizes, strict=True)]
+        return nest.pointer(words, base // self.lanes, memory.address_bits)
 
     def _contracted(self, c: Component, nest: Nest, walk: Walk, memory: Memory) -> Signal:
-        """Step i of a word loads the word of row (or column) i of the tile."""
-        lanes = self.operand.layout.lanes
-        base, strides, steps = self._strides(walk)
-        strides[-2] = lanes
-        strides[-1] = steps[self.free_dim]
-        address = nest.pointer([s // lanes for s in strides], base // lanes, memory.address_bits)
-        enable = nest.step
-        index = nest.counters[-1]
-        size = self.operand.access.sizes[self.free_dim]
+        """Step i of a word loads the word of row (or column) i of the tile, where there is one."""
+        base, strides = self._strides(walk, self.lanes, positions(self.operand)[1][self.free_dim])
+        enable, index = nest.step, nest.counters[-1]
         if index is not None and self.count < walk.steps:
             enable = c.and_(enable, c.below(index, self.count))
         tiles = walk.sizes[self.tile_loop]
-        present = exists(c, nest.counters[self.tile_loop], tiles, index, size - (tiles - 1) * self.count, walk.steps)
-        if present is not None and size % self.count:
-            enable = c.and_(enable, present)
-        return c.read(memory, address, enable)
+        remaining = self.operand.access.sizes[self.free_dim] - (tiles - 1) * self.count
+        if remaining < self.count:
+            present = exists(c, nest.counters[self.tile_loop], tiles, index, remaining, self.count)
+            enable = c.and_(enable, present) if present else enable
+        return c.read(memory, self._pointer(nest, base, strides, memory), enable)
 
-    def _free(self, c: Component, nest: Nest, walk: Walk, memory: Memory, valid: Signal) -> Signal:
-        lanes = self.operand.layout.lanes
-        base, strides, steps = self._strides(walk)
-        strides[-2], strides[-1] = steps[self.k_dim] * walk.steps, steps[self.k_dim]
-        enable = c.and_(nest.step, valid)
-        if self.count == lanes or walk.sizes[self.tile_loop] == 1:
-            words = [s // lanes if size > 1 else 0 for s, size in zip(strides, walk.sizes, strict=True)]
-            return c.read(memory, nest.pointer(words, base // lanes, memory.address_bits), enable)
-        address, lane = nest.digit_pointer(strides, base, lanes, memory.address_bits)
-        word = c.read(memory, address, enable)
-        bits = (self.count - 1).bit_length()
-        width = self.operand.width // lanes * self.count
-        starts = [c.slice(word, at * width, width) for at in range(lanes // self.count)]
-        del bits
-        return c.pad(self._part(c, starts, c.delay(lane, 1)), word.width)
-
-    def _part(self, c: Component, parts: list[Signal], lane: Signal) -> Signal:
-        """The part of a word that begins at lane `lane`, a multiple of `count`."""
-        chosen = parts[0]
-        for number, part in enumerate(parts[1:], start=1):
-            chosen = c.mux(c.equals(lane, number * self.count), part, chosen)
-        return chosen
+    def _free(self, c: Component, nest: Nest, walk: Walk, memory: Memory, enable: Signal) -> Signal:
+        """One word a step; tiles of fewer rows than lanes take their part of it."""
+        k_step = positions(self.operand)[1][self.k_dim]
+        base, strides = self._strides(walk, k_step * walk.steps, k_step)
+        if self.count == self.lanes or walk.sizes[self.tile_loop] == 1:
+            return c.read(memory, self._pointer(nest, base, strides, memory), enable)
+        address, lane = nest.digit_pointer(strides, base, self.lanes, memory.address_bits)
+        word, late = c.read(memory, address, enable), c.delay(lane, 1)
+        width = self.operand.fmt.width * self.count
+        chosen = c.slice(word, 0, width)
+        for at in range(1, self.lanes // self.count):
+            part = c.slice(word, at * width, width)
+            chosen = c.mux(c.equals(late, at * self.count), part, chosen)
+        return c.pad(chosen, word.width)

@@ -6,6 +6,7 @@ All of it is exact: a sum is as wide as the number of its terms needs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from .expr import Value
 from .hw import Component, Signal
 from .lane import STAGE
-from .numerics import IntArray, as_exact, bits_for_range
+from .numerics import IntArray, NumberFormat, as_exact, bits_for_range
 
 FoldOp: TypeAlias = Literal["add", "max", "min"]
 FOLD_OPS: tuple[FoldOp, ...] = ("add", "max", "min")
@@ -68,7 +69,7 @@ def levels(lanes: int) -> int:
 
 
 def cuts(folds: int, masked: bool) -> tuple[bool, ...]:
-    """For each of `folds` folds in a row: whether a register stands before it, so that no stage grows too long."""
+    """For each of `folds` folds in a row: whether a register stands before it to keep stages short."""
     used, result = _MASK if masked else 0, []
     for _ in range(folds):
         cut = used + _UNITS > STAGE
@@ -78,7 +79,7 @@ def cuts(folds: int, masked: bool) -> tuple[bool, ...]:
 
 
 def tree_latency(lanes: int, masked: bool) -> int:
-    """Registers of `fold_lanes` together with the one that may stand before the accumulator behind it."""
+    """Registers of `fold_lanes`, with the one that may stand before the accumulator behind it."""
     return sum(cuts(levels(lanes) + 1, masked))
 
 
@@ -90,9 +91,7 @@ def mask_lanes(
     return [c.mux(last, filler, lane) if i >= valid else lane for i, lane in enumerate(lanes)]
 
 
-def fold_lanes(
-    c: Component, op: FoldOp, value: Value, lanes: Sequence[Signal], masked: bool
-) -> Signal:
+def fold_lanes(c: Component, op: FoldOp, value: Value, lanes: Sequence[Signal], masked: bool) -> Signal:
     """All lanes folded into one signal, `tree_latency` cycles later."""
     row, plan = list(lanes), cuts(levels(len(lanes)) + 1, masked)
     for level, cut in enumerate(plan):
@@ -104,3 +103,20 @@ def fold_lanes(
         pairs = [row[i : i + 2] for i in range(0, len(row), 2)]
         row = [combine(c, op, p[0], p[1], width) if len(p) == 2 else c.resize(p[0], width) for p in pairs]
     return row[0]
+
+
+def mean_constant(count: int, total: Value, out: NumberFormat) -> tuple[int, int]:
+    """(integer, frac) of a constant close to 1 / count, for `ExprBuilder.scale_by` of a sum.
+
+    For every sum in the range of `total` the product differs from the mean by at most 1/16 unit in the last
+    place of `out`, so it rounds to the correctly rounded mean or, rarely, to its neighbour. Exact where
+    count is a power of two.
+    """
+    largest = Fraction(max(abs(total.low), abs(total.high))) / Fraction(2) ** total.frac
+    allowed = Fraction(1, 16) / Fraction(2) ** out.frac
+    frac = count.bit_length() - 1
+    while True:
+        constant = round(Fraction(2**frac, count))
+        if largest * abs(Fraction(constant, 2**frac) - Fraction(1, count)) <= allowed:
+            return constant, frac
+        frac += 1

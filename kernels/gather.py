@@ -1,8 +1,8 @@
-"""Relayout, one element a cycle: any permute, reshape, slice, flip or stride, several sources, constant padding.
+"""Relayout, one element a cycle: permute, reshape, slice, flip or stride, several sources, constant padding.
 
-Equation: out, taken row-major, = narrow_s(source_s[i - starts_s]) where i lies in the region of source s, `fill`
-where it lies in none, for i over `sizes` row-major. Only the numbers of elements must agree, so a reshape needs no
-common shape.
+Equation: out, taken row-major, = narrow_s(source_s[i - starts_s]) where i lies in the region of source s,
+`fill` where it lies in none, for i over `sizes` row-major. Only the numbers of elements must agree, so a
+reshape needs no common shape.
 Interface: memories x0, x1, ... (sources of one memory share a port), y.
 Cycles: elements + 1 + the latency of the slowest narrowing; padding lanes cost nothing.
 Numbers: each source is narrowed as its expression says, `fill` is a stored integer of the output format.
@@ -35,13 +35,16 @@ from .regions import (
 )
 from .stage import Stage, element_lanes, positions, word_loops
 
+__all__ = ["Gather", "GatherSource", "gather", "refusal"]
+
 
 @dataclass(frozen=True, slots=True)
 class Gather:
     """sizes: the domain of the regions. out: written access, its last dimension over the lanes.
 
-    Use `gather(...)`, which brings equal relayouts to equal parameters. Raises KernelParameterError when regions
-    overlap or leave the domain, `fill` does not fit the format, or the output cannot be written by whole words.
+    Use `gather(...)`, which brings equal relayouts to equal parameters. Raises KernelParameterError when
+    regions overlap or leave the domain, `fill` does not fit the format, or the output cannot be written by
+    whole words.
     """
 
     sources: tuple[GatherSource, ...]
@@ -201,8 +204,8 @@ def gather(
 ) -> Gather:
     """The kernel with ports numbered and dimensions merged; KernelParameterError as `Gather`.
 
-    sizes: the domain of the regions, by default that of `out` or of a single source without `starts`; `out` may
-    have any other shape of as many elements.
+    sizes: the domain of the regions, by default that of `out` or of a single source without `starts`; `out`
+    may have any other shape of as many elements.
     """
     sizes = _domain(sources, out, sizes)
     problem = regions_refusal(sources, out, sizes, fill)

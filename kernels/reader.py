@@ -1,4 +1,4 @@
-"""The reading end of a kernel: operands read along a loop nest, one expression per lane. The mirror of `stage.Stage`."""
+"""The reading end of a kernel: operands read along a loop nest, one expression per lane."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .stage import connect_pairs, read_operand, reading_mode
 class Reader:
     """Parameters of a reading end.
 
-    operands: one per expression input, all over one domain. loops: order of reading, outermost first. lane_dim: the
-    domain dimension over the lanes, its loop scaled by the lanes; None reads one element a step. The results of a step in
-    cycle t appear in t + `latency`.
+    operands: one per expression input, all over one domain. loops: order of reading, outermost first.
+    lane_dim: the domain dimension over the lanes, its loop scaled by the lanes; None reads one element a
+    step. The results of a step in cycle t appear in t + `latency`.
     """
 
     expr: Expr

@@ -17,8 +17,9 @@ class GatherSource:
     """One operand of a relayout.
 
     operand: access over the source's own sizes, one dimension per domain dimension. starts: where its region
-    begins in the domain (None: at 0). expr: one input, narrowed to the output's format. port: number of the memory
-    port; sources that lie in one memory have one number (None: a port of its own; `gather` numbers the ports).
+    begins in the domain (None: at 0). expr: one input, narrowed to the output's format. port: number of the
+    memory port; sources that lie in one memory have one number (None: a port of its own; `gather` numbers
+    the ports).
     """
 
     operand: Operand
@@ -94,7 +95,7 @@ def written(out: Operand) -> Operand:
 
 
 def merge_dimensions(sources: Sequence[GatherSource], sizes: Sequence[int]) -> list[list[int]]:
-    """Dimensions longer than 1, grouped where one step serves every source and the inner one is covered whole."""
+    """Dimensions longer than 1, grouped where one step serves every source and the inner is covered."""
     accesses = [s.operand.access for s in sources]
     groups: list[list[int]] = []
     for dim, size in enumerate(sizes):

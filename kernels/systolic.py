@@ -1,7 +1,8 @@
 """Matrix product on the output-stationary array of the engine, streamed tile after tile without a bubble.
 
-Equation: out[..., m, n] = epilogue(sum_k left[..., m, k] * right[..., k, n], extras[..., m, n]); batch dimensions broadcast by
-step 0. A tile is `rows` x lanes sums; it takes P cycles, and its results leave while the next tile runs.
+Equation: out[..., m, n] = epilogue(sum_k left[..., m, k] * right[..., k, n], extras[..., m, n]); batch
+dimensions broadcast by step 0. A tile is `rows` x lanes sums; it takes P cycles, and its results leave
+while the next tile runs.
 
 | port | memory | |
 |---|---|---|
@@ -9,11 +10,11 @@ step 0. A tile is `rows` x lanes sums; it takes P cycles, and its results leave 
 | x0, x1, ... | operands of the epilogue: bias (step 0 along m), residual | read |
 | y | result, n over the lanes | write |
 
-Feeds, on each side: "free": a word holds lanes along the free axis (m of left, n of right) at one k; "contracted": a word
-holds lanes along k, each row (or column) loads one every `lanes` cycles, in round robin.
-P = max(rows, lanes, K), K rounded up to whole words where a feed is contracted; the k steps beyond K count for nothing.
-Cycles: (T - 1) * P + K + mul_stages + lanes + min(rows, M) + latency(epilogue) for T tiles: with mul_stages 1 and a
-one-stage epilogue 3N + 2 for one N x N x N product on an N x N array.
+Feeds, on each side: "free": a word holds lanes along the free axis (m of left, n of right) at one k;
+"contracted": a word holds lanes along k, each row (or column) loads one every `lanes` cycles, in round
+robin. P = max(rows, lanes, K), K rounded up to whole words where a feed is contracted; the k steps beyond K
+count for nothing. Cycles: (T - 1) * P + K + mul_stages + lanes + min(rows, M) + latency(epilogue) for T
+tiles: with mul_stages 1 and a one-stage epilogue 3N + 2 for one N x N x N product on an N x N array.
 Numbers: sums are exact (accumulators as wide as K needs), narrowed by the epilogue alone.
 """
 
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 
 from .access import Operand
 from .contract import Cost, Emulated, KernelParameterError, Port
-from .contraction import accumulator, epilogue_refusal, evaluate, exact_matmul, merge_leading
+from .contraction import accumulator, adders, epilogue_refusal, evaluate, exact_matmul, merge_leading
 from .engine_array import array_latency
 from .engine_spec import ArrayShape, EngineSpec, Feed
 from .expr import Expr, Value
@@ -38,10 +39,11 @@ from .systolic_control import build_controller
 
 @dataclass(frozen=True, slots=True)
 class Systolic:
-    """left: access over (..., m, k). right: over (..., k, n). rows: of the array; its columns are the lanes.
+    """One call of the array; `systolic(...)` makes it with as few loops as possible.
 
-    epilogue: input 0 is the sum (range `accumulator`), the others the memories `extras`, each with an access over
-    (..., m, n), as `out` has. Raises KernelParameterError with the reason of `refusal`.
+    left: access over (..., m, k). right: over (..., k, n). rows: of the array; its columns are the lanes.
+    epilogue: input 0 is the sum (range `accumulator`), the others the memories `extras`, each with an
+    access over (..., m, n), as `out` has. Raises KernelParameterError with the reason of `refusal`.
     """
 
     left: Operand
@@ -55,9 +57,8 @@ class Systolic:
     def __post_init__(self) -> None:
         problem = self.refusal(self.left, self.right, self.rows, self.epilogue, self.extras, self.out)
         if problem:
-            raise KernelParameterError(
-                f"systolic kernel {self.left.access.sizes} @ {self.right.access.sizes} on {self.rows} rows: {problem}"
-            )
+            sizes = f"{self.left.access.sizes} @ {self.right.access.sizes}"
+            raise KernelParameterError(f"systolic kernel {sizes} on {self.rows} rows: {problem}")
 
     @staticmethod
     def accumulator(left: NumberFormat, right: NumberFormat, depth: int) -> Value:
@@ -80,7 +81,7 @@ class Systolic:
         problem = problem or feed_refusal("right", right, len(b) - 1, len(b) - 2, right.layout.lanes)
         return problem or epilogue_refusal(accumulator(left.fmt, right.fmt, a[-1]), epilogue, extras, out)
 
-    # ---- sizes -----------------------------------------------------------------------------------------------------
+    # ---- sizes
     @property
     def family(self) -> str:
         """Name of the generator."""
@@ -134,8 +135,8 @@ class Systolic:
     @property
     def walk(self) -> Walk:
         """The order in which tiles and k steps are visited."""
-        return Walk(self.batch, *self.tiles, self.period // self.lanes if self.contracted else 1,
-                    self.lanes if self.contracted else self.period)  # fmt: skip
+        steps = self.lanes if self.contracted else self.period
+        return Walk(self.batch, *self.tiles, self.period // steps, steps)
 
     @property
     def total(self) -> Value:
@@ -163,13 +164,19 @@ class Systolic:
         dims = len(self.batch)
         m_tiles, n_tiles = self.tiles
         batch = tuple(Loop(size, d) for d, size in enumerate(self.batch))
-        return (*batch, Loop(m_tiles, dims, self.rows), Loop(n_tiles, dims + 1, self.lanes), Loop(self.drained, dims))
+        return (
+            *batch,
+            Loop(m_tiles, dims, self.rows),
+            Loop(n_tiles, dims + 1, self.lanes),
+            Loop(self.drained, dims),
+        )
 
-    # ---- contract --------------------------------------------------------------------------------------------------
+    # ---- contract
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""
         extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
-        return (Port("left", self.left, "read"), Port("right", self.right, "read"), *extras, Port("y", self.out, "write"))
+        first = (Port("left", self.left, "read"), Port("right", self.right, "read"))
+        return (*first, *extras, Port("y", self.out, "write"))
 
     def engine(self) -> EngineSpec:
         """The array and operand widths."""
@@ -182,7 +189,7 @@ class Systolic:
 
     @property
     def flush(self) -> int:
-        """Cycles after the last step: what the last tile still needs (never negative, a drain is longer than the padding of P)."""
+        """Cycles after the last step: what the last tile still needs, more than the padding of P."""
         after_sum = self.sum_delay + self.drained - 1 + latency(self.epilogue)
         return after_sum - (self.period - self.matrix[2])
 
@@ -191,11 +198,12 @@ class Systolic:
         return product(self.out.access.sizes) * self.matrix[2]
 
     def cost(self) -> Cost:
-        """Multipliers in use; accumulating adders and those of the epilogue; accumulators and finished sums."""
+        """Multipliers in use; adders of accumulators and epilogue; accumulators and finished sums."""
         units = self.rows * self.lanes
-        epilogue_adders = sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in self.epilogue.ops)
         stage_bits = latency(self.epilogue) * self.lanes * self.out.fmt.width
-        return Cost(units, units + epilogue_adders * self.lanes, 2 * units * self.total.width + stage_bits)
+        return Cost(
+            units, units + adders(self.epilogue) * self.lanes, 2 * units * self.total.width + stage_bits
+        )
 
     def emulate(self, *arrays: IntArray) -> Emulated:
         """Bit-exact; `arrays` as `ports` lists them. Saturations counted over the output's domain."""

@@ -1,4 +1,4 @@
-"""The controller of the systolic kernel: operand addresses, flags, and the drain that hides behind the next tile."""
+"""The controller of the systolic kernel: operand addresses, flags, and the drain behind the next tile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from .systolic import Systolic
 
 
-def build_controller(c: Component, spec: Systolic, words: Mapping[str, int], engine: EngineSpec | None) -> None:
+def build_controller(
+    c: Component, spec: Systolic, words: Mapping[str, int], engine: EngineSpec | None
+) -> None:
     """Fill the static component `c`."""
     step = c.run(spec.walk.trips, spec.flush)
     memories = {p.name: c.memory_ref(p.name, p.operand.width, words[p.name]) for p in spec.ports()}
@@ -31,15 +33,19 @@ def build_controller(c: Component, spec: Systolic, words: Mapping[str, int], eng
 
 
 def _feed(
-    c: Component, spec: Systolic, nest: Nest, memories: Mapping[str, Memory], unit: Instance, engine: EngineSpec
+    c: Component,
+    spec: Systolic,
+    nest: Nest,
+    memories: Mapping[str, Memory],
+    unit: Instance,
+    engine: EngineSpec,
 ) -> Signal:
     """Read both operands and flag their words; returns the flag of a tile's last k step."""
     dims = len(spec.batch)
-    inner = spec.matrix[2]
     valid, last = _k_flags(c, spec, nest)
     first = nest.first(dims + 2)
-    left = Reader(spec.left, spec.left_feed, dims, dims + 1, dims, spec.rows, inner)
-    right = Reader(spec.right, spec.right_feed, dims + 1, dims, dims + 1, spec.lanes, inner)
+    left = Reader(spec.left, spec.left_feed, dims, dims + 1, dims, spec.rows)
+    right = Reader(spec.right, spec.right_feed, dims + 1, dims, dims + 1, spec.lanes)
     words = {
         "a": widened(c, spec.left, left.read(c, nest, spec.walk, memories["left"], valid), engine.left),
         "b": widened(c, spec.right, right.read(c, nest, spec.walk, memories["right"], valid), engine.right),
@@ -56,7 +62,10 @@ def _feed(
     assert shape is not None
     if spec.contracted:
         unit.drive(array_load=c.delay(nest.first(dims + 3), 1))
-    for name, feeds, own in (("array_a_free", shape.left, spec.left_feed), ("array_b_free", shape.right, spec.right_feed)):
+    for name, feeds, own in (
+        ("array_a_free", shape.left, spec.left_feed),
+        ("array_b_free", shape.right, spec.right_feed),
+    ):
         if len(feeds) > 1:
             unit.drive(**{name: c.const(own == "free", 1)})
     return ends

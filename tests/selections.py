@@ -10,8 +10,11 @@ import numpy as np
 
 from torchcalyx.graph import Source
 from torchcalyx.kernels.access import Access, Layout, Operand, row_major, whole
+from torchcalyx.kernels.contract import KernelSpec, writes
+from torchcalyx.kernels.dot import Dot, dot
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import ExprBuilder
+from torchcalyx.kernels.expr import ExprBuilder, narrowing
+from torchcalyx.kernels.gather import GatherSource, gather
 from torchcalyx.kernels.numerics import IntArray, NumberFormat, fixed, product
 from torchcalyx.selection import Buffer, Call, InputBinding, OutputBinding, Selection
 
@@ -99,6 +102,14 @@ class Sketch:
         reads = tuple(o.buffer for o in operands)
         self.calls.append(Call(name, spec, reads, (result.buffer,), operation, (name,), name, source))
         return result
+
+    def run(self, name: str, spec: KernelSpec, reads: Sequence[str]) -> Value:
+        """A call of any kernel with one written port, into a new buffer `name`."""
+        (port,) = writes(spec)
+        self.buffers.append(Buffer(name, port.operand.fmt, port.operand.layout, "temp"))
+        source = Source(f"aten.{spec.family}", "model.py", len(self.calls) + 1, name)
+        self.calls.append(Call(name, spec, tuple(reads), (name,), spec.family, (name,), name, source))
+        return Value(name, port.operand)
 
     def output(self, value: Value) -> None:
         """Return a value."""
@@ -199,6 +210,30 @@ def two_results() -> Selection:
     return s.build(second, first, x)
 
 
+def linear_and_relayout() -> Selection:
+    """A matrix product and, independent of it, a transposition; both results are squared."""
+    s = Sketch()
+    x, q = s.input("x", (3, 11)), s.input("q", (8, 8))
+    s.weight("bias", ramp(9))
+    builder = ExprBuilder()
+    total = builder.input(Dot.accumulator(F16, F16, 11))
+    expr = builder.build(builder.add(total, builder.input(F16)), F16)
+    bias, result = row_major((9,), LANES), row_major((3, 9), LANES)
+    product_of = dot(
+        x.operand, F16, 9, 2, expr,
+        (Operand(F16, bias, whole((9,), bias).expand((3, 9))),), Operand(F16, result, whole((3, 9), result)),
+    )  # fmt: skip
+    packed = product_of.ports()[1].operand.layout
+    s.buffers.append(Buffer("packed", F16, packed, "weight"))
+    s.weights["packed"] = product_of.pack(ramp(9, 11))
+    linear = s.run("linear", product_of, ["x", "packed", "bias"])
+    access = q.operand.access.permute((1, 0))
+    source = GatherSource(q.at(access).operand, (0, 0), narrowing(F16, F16))
+    layout = row_major((8, 8), LANES)
+    turned = s.run("turned", gather((source,), Operand(F16, layout, whole((8, 8), layout))), ["q"])
+    return s.build(s.call("square", "a", linear), s.call("square", "b", turned))
+
+
 SELECTIONS: Mapping[str, Callable[[], Selection]] = {
     "chain": chain,
     "branches": branches,
@@ -207,6 +242,7 @@ SELECTIONS: Mapping[str, Callable[[], Selection]] = {
     "passthrough": passthrough,
     "nothing": nothing,
     "two_results": two_results,
+    "linear_and_relayout": linear_and_relayout,
 }
 
 

@@ -301,3 +301,73 @@ def test_what_is_no_module_and_no_tuple_is_named() -> None:
 def test_inactive_dropout_is_no_refusal() -> None:
     module = Lambda(lambda x: F.dropout(F.dropout(x, 0.0), 0.5, training=False))
     assert len(capture(module, (X,)).tensor_outputs) == 1
+
+
+class Remembering(nn.Module):
+    """Keeps something in a Python attribute during forward."""
+
+    def __init__(self, forward: Any) -> None:
+        super().__init__()
+        self.calls, self.log, self.function = 0, [1], forward
+        self.last: Tensor | None = None
+        self.held: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self, x)
+
+
+def count(module: Any, x: Tensor) -> Tensor:
+    module.calls += 1
+    return x + module.calls
+
+
+def keep_first(module: Any, x: Tensor) -> Tensor:
+    if module.last is None:
+        module.last = x
+    return x * module.last
+
+
+def accumulate(module: Any, x: Tensor) -> Tensor:
+    module.last = x if module.last is None else module.last + x
+    return module.last
+
+
+@pytest.mark.parametrize("forward", [count, keep_first, accumulate])
+def test_state_in_attributes_is_refused(forward: Any) -> None:
+    with pytest.raises(
+        CaptureError, match="state: a call of the module changes its attribute '(calls|last)'"
+    ):
+        capture(Remembering(forward), (X,))
+
+
+def log_only(module: Any, x: Tensor) -> Tensor:
+    module.calls += 1
+    module.last = x * 2
+    module.log.append(x)
+    module.fresh = x
+    return x + 1
+
+
+def lazy_mask(module: Any, x: Tensor) -> Tensor:
+    if module.last is None:
+        module.last = torch.ones(3).tril()
+    return x * module.last
+
+
+@pytest.mark.parametrize("forward", [log_only, lazy_mask])
+def test_attributes_that_do_not_matter_are_accepted_and_put_back(forward: Any) -> None:
+    module = Remembering(forward)
+    before = dict(vars(module))
+    capture(module, (X,))
+    assert vars(module).keys() == before.keys()
+    assert all(value is before[key] for key, value in vars(module).items())
+    assert module.log == [1]
+
+
+def test_a_tensor_attribute_written_in_place_is_refused_and_put_back() -> None:
+    held = torch.zeros(3)
+    module = Remembering(lambda module, x: x * module.held.add_(1))
+    module.held = held
+    with pytest.raises(CaptureError, match="mutated"):
+        capture(module, (X,))
+    assert held.tolist() == [0, 0, 0]

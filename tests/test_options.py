@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
-from torchcalyx.errors import OptionsError
+import torchcalyx
+from torchcalyx.errors import InputError, OptionsError
+from torchcalyx.graph import Node
 from torchcalyx.kernels.numerics import NumberFormat, fixed, integer
+from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.options import Options, resolve_precision
+from torchcalyx.select.view import GraphView
 
 KNOWN = [f.name for f in dataclasses.fields(Options)]
 
@@ -94,3 +101,193 @@ def test_precisions(precision: Any, resolved: int | NumberFormat) -> None:
 def test_options_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Options().lanes = 3  # type: ignore[misc]
+
+
+# ---- each field shows in the compiled program ------------------------------------------------------------------------
+
+
+class Layers(nn.Module):
+    """Named layers; a chain long enough that memories and kernels can be shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        for _ in range(3):
+            x = torch.relu(self.last(x))
+        return x
+
+
+X = torch.linspace(-1, 1, 8).reshape(2, 4)
+
+
+def build(**options: Any) -> torchcalyx.CompiledModule:
+    return torchcalyx.compile(Layers().eval(), X, **{"multipliers": 4, **options})
+
+
+def float_formats(hw: torchcalyx.CompiledModule, path: str) -> set[str]:
+    """Formats of the float values that the module at `path` computes."""
+    typed = hw.stages.typed
+    return {
+        str(typed.formats[n.name])
+        for n in typed.graph.nodes
+        if n.source.module_path == path and n.op != "constant"
+    }
+
+
+def test_precision_sets_the_width() -> None:
+    widths = {
+        name: {f.width for f in build(precision=name).stages.typed.formats.values()}
+        for name in ("fixed8", "fixed16", "fixed32")
+    }
+    assert widths == {"fixed8": {8}, "fixed16": {16}, "fixed32": {32}}
+    assert build().stages.typed == build(precision="fixed16").stages.typed
+
+
+def test_precision_may_be_one_format() -> None:
+    for precision in (fixed(20, 9), "fixed20.9"):
+        assert set(build(precision=precision).stages.typed.formats.values()) == {fixed(20, 9)}
+
+
+def test_precision_may_differ_by_module() -> None:
+    hw = build(precision={"first": "fixed12.6", "la*": "fixed8"})
+    assert float_formats(hw, "first") == {"fixed12.6"}
+    assert all(f.startswith("fixed8.") for f in float_formats(hw, "last"))
+    with pytest.raises(OptionsError, match="^precision patterns 'middle' match no module; .*'first'.*'last'"):
+        build(precision={"middle": "fixed8"})
+
+
+def test_calibration_chooses_the_binary_points() -> None:
+    def input_format(**options: Any) -> NumberFormat:
+        return build(**options).stages.selection.inputs[0].fmt
+
+    small, large = input_format(), input_format(calibration=[(X,), (100 * X,)])
+    assert small.width == large.width
+    assert small.frac - large.frac == 6  # 100 is below 2**7, 1 is below 2**1
+    assert input_format(calibration=[X, 100 * X]) == large  # a tensor counts as a tuple of one
+    assert input_format(calibration=((k * X,) for k in (1, 100))) == large
+
+
+def test_calibration_may_be_an_iterator_even_when_compilation_comes_later() -> None:
+    hw = torchcalyx.compile(Layers().eval(), calibration=iter([(100 * X,)]), multipliers=4)
+    with pytest.raises(torchcalyx.CaptureError):
+        hw.emulate(torch.zeros(2, 5))
+    hw.emulate(X)
+    assert hw.stages.selection.inputs[0].fmt.frac < build().stages.selection.inputs[0].fmt.frac
+
+
+@pytest.mark.parametrize(
+    ("calibration", "error", "message"),
+    [
+        (
+            [],
+            OptionsError,
+            "calibration is empty: give at least one tuple of inputs (an iterator that was used up before "
+            "is empty too: pass a list)",
+        ),
+        (
+            [(X,), (X[0],)],
+            InputError,
+            "calibration input 1: argument x has shape (4,), the model was compiled",
+        ),
+        ([3], InputError, "calibration input 0: inputs must be a tuple with one entry for each argument"),
+        ([(X / 0,)], InputError, "calibration input 0 makes"),
+    ],
+    ids=["empty", "shape", "kind", "infinite"],
+)
+def test_bad_calibration_sets(calibration: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        build(calibration=calibration)
+
+
+def test_multipliers_buy_cycles() -> None:
+    few, many = build(multipliers=1), build(multipliers=16)
+    assert few.report().multipliers <= 1 and many.report().multipliers <= 16
+    assert many.cycles < few.cycles
+
+
+def test_lanes_set_the_words_of_memory() -> None:
+    for lanes in (1, 2, 4):
+        design = build(lanes=lanes).stages.design
+        assert {m.lanes for m in design.memories if m.role != "weight"} == {lanes}
+
+
+def test_multiplier_stages_reach_the_engine_and_the_cycles() -> None:
+    cycles = []
+    for stages in (1, 2, 3):
+        hw = build(multiplier_stages=stages)
+        engine = hw.stages.plan.engine
+        assert engine is not None and engine.stages == stages
+        cycles.append(hw.cycles)
+    assert cycles[0] < cycles[1] < cycles[2]
+
+
+def test_share_saves_memories_and_kernels() -> None:
+    shared, own = (build(share=share, precision="fixed16.8") for share in (True, False))
+    assert len(shared.stages.design.of_role("temp")) < len(own.stages.design.of_role("temp"))
+    assert len(shared.stages.plan.instances) < len(own.stages.plan.instances)
+    assert len(own.stages.plan.instances) == len(own.stages.selection.calls)
+    assert torch.equal(shared.emulate(X), own.emulate(X))
+
+
+@pytest.mark.needs("calyx", "verilator", "icarus")
+def test_simulator_decides_who_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for chosen, other in (("verilator", "icarus"), ("icarus", "verilator")):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"torchcalyx.simulate.build_{other}", None)  # would fail when called
+            results.append(build(simulator=chosen).simulate(X))
+    assert torch.equal(results[0].outputs, results[1].outputs)
+    assert results[0].cycles == results[1].cycles
+
+
+def test_rules_of_the_user_come_first() -> None:
+    asked: list[str] = []
+
+    def apply(_: GraphView, node: Node) -> Match | Reject:
+        asked.append(node.op)
+        return Reject("only asks")
+
+    hw = build(rules=[Rule("curious", apply)])
+    assert asked and "refused: curious: only asks" in hw.explain()
+    first = hw.explain().split("refused: ")[1]
+    assert first.startswith("curious: only asks")
+    assert hw.futil == build().futil
+
+
+def test_dump_writes_every_stage(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "dump"
+    hw = build(dump=str(folder))
+    texts = {p.name: p.read_text() for p in folder.iterdir()}
+    assert sorted(texts) == [
+        *(
+            "10-captured.txt",
+            "20-normal.txt",
+            "30-typed.txt",
+            "40-selection.txt",
+            "50-plan.txt",
+            "60-design.futil",
+        )
+    ]
+    assert texts["60-design.futil"].strip() == hw.futil.strip()
+    assert texts["20-normal.txt"].startswith("%") and "linear(" in texts["20-normal.txt"]
+    assert "# fixed16." in texts["30-typed.txt"]
+    assert texts["50-plan.txt"].startswith(f"{hw.cycles} cycles")
+    build(dump=folder, precision="fixed8")
+    assert "# fixed8." in (folder / "30-typed.txt").read_text()
+
+
+def test_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OptionsError, match=r"^dump='.*file': 10-captured.txt cannot be written: "):
+        build(dump=str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("field", ["schedule", "unsupported"])
+def test_fields_with_one_value_so_far_change_nothing(field: str) -> None:
+    value = getattr(Options(), field)
+    assert build(**{field: value}).futil == build().futil

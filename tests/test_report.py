@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from html.parser import HTMLParser
 
@@ -87,12 +88,7 @@ def test_rows_tell_what_each_call_costs() -> None:
 def test_totals() -> None:
     report = small_report()
     bits_each = 9 * LANES * 16
-    assert report.memory_bits == {
-        "input": bits_each,
-        "weight": bits_each,
-        "output": bits_each,
-        "temp": bits_each,
-    }
+    assert report.memory_bits == dict.fromkeys(("input", "weight", "output", "temp"), bits_each)
     assert report.multipliers == LANES
     assert report.macs == 0 and report.utilisation == 0.0
     assert report.futil_bytes == len("component main")
@@ -102,20 +98,8 @@ def test_text_is_a_table_with_totals() -> None:
     text = str(small_report())
     lines = text.splitlines()
     assert lines[0].split() == [
-        *(
-            "call",
-            "kernel",
-            "rule",
-            "reads",
-            "writes",
-            "operations",
-            "start",
-            "cycles",
-            "use",
-            "mult",
-            "memory",
-            "source",
-        )
+        *("call", "kernel", "rule", "reads", "writes", "operations"),
+        *("start", "cycles", "use", "mult", "memory", "source"),
     ]
     first = next(line for line in lines if line.startswith("k0"))
     assert "fixed16.8 3x5" in first and "15 el" in first and "model.py:12 in scale" in first
@@ -198,9 +182,7 @@ def test_html_escapes_names() -> None:
         Call("k0", selection.calls[0].spec, ("x", "w"), ("t",), "<rule>", ("mul",), "mul", source),
         selection.calls[1],
     )
-    changed = Selection(
-        selection.buffers, calls, selection.inputs, selection.outputs, selection.values, selection.rows
-    )
+    changed = dataclasses.replace(selection, calls=calls)
     plan = plan_memory(changed, schedule(changed, share=True), share=True)
     html = make_report(changed, plan, Design("", (), plan.cycles)).to_html()
     assert "&lt;rule&gt;" in html and "a&lt;b&gt;" in html and "<rule>" not in html

@@ -146,12 +146,13 @@ def compare_value(
     emulated: npt.NDArray[Any],
     *,
     op: str,
+    dtype: str,
     fmt: NumberFormat | None,
     differing: int | None,
     saturated: int = 0,
     source: Source,
 ) -> ValueComparison:
-    """Compare real values: `wanted` by torch (its dtype is told) and `emulated`, of one shape."""
+    """Compare real values of one shape: `wanted` by torch and `emulated`. dtype: of the torch tensor."""
     assert wanted.shape == emulated.shape, f"{name}: {wanted.shape} and {emulated.shape}"
     a, b = np.asarray(wanted, np.float64), np.asarray(emulated, np.float64)
     with np.errstate(invalid="ignore"):
@@ -159,7 +160,7 @@ def compare_value(
     return ValueComparison(
         name=name,
         op=op,
-        kind=f"{wanted.dtype}{list(wanted.shape)}",
+        kind=f"{dtype}{list(wanted.shape)}",
         format=str(fmt) if fmt else "",
         elements=int(wanted.size),
         max_error=float(errors.max(initial=0.0)),

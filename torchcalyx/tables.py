@@ -39,9 +39,9 @@ def render(table: Table) -> str:
 
 
 def place(source: Source) -> str:
-    """Short form of a source: file name, line, module path."""
-    short = f"{Path(source.file).name}:{source.line}" if source.file else ""
-    return " in ".join(part for part in (short, source.module_path) if part)
+    """Short form of a source: file name and line, module path; "" when nothing is known."""
+    line = [f"{Path(source.file).name}:{source.line}"] if source.file else []
+    return " ".join([*line, *([f"in {source.module_path}"] if source.module_path else [])])
 
 
 def number(value: float) -> str:

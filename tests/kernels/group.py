@@ -48,7 +48,7 @@ def memory(main: hw.Component, name: str, port: Port) -> DesignMemory:
 def check_all(
     specs: Sequence[KernelSpec], *, seed: int = 0, vectors: int = 2, simulator: Simulator = "verilator"
 ) -> None:
-    """Random vectors, no reset between them: RTL equals the software model, the cycles add up to the declared ones."""
+    """Random vectors without a reset: RTL equals the software model, cycles add up to the declared ones."""
     rng = np.random.default_rng(seed)
     data: list[list[list[Array]]] = [
         [[random_array(rng, p.operand) for p in reads(s)] for s in specs] for _ in range(vectors)

@@ -16,9 +16,8 @@ from tests.kernels.support import Array, check, random_array, tensor
 from torchcalyx.kernels.access import Access, Layout, Operand, whole
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.expr import ExprBuilder, narrowing
-from torchcalyx.kernels.gather import Gather, gather, refusal
+from torchcalyx.kernels.gather import Gather, GatherSource, gather, refusal
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
-from torchcalyx.kernels.regions import GatherSource
 
 F16 = fixed(16, 8)
 LANES = [1, 3, 4, 8]
@@ -289,11 +288,12 @@ def test_wrong_expressions_formats_and_lanes_are_refused() -> None:
     b = ExprBuilder()
     x = b.input(F16)
     square = b.build(b.mul(x, x), F16)
+    six, narrow = tensor((6,), F16, 4), narrowing(F16, fixed(9, 1))
     cases = [
-        (GatherSource(tensor((6,), F16, 4), (0,), square), "its expression must have one operand"),
-        (GatherSource(tensor((6,), F16, 4), (0,), narrowing(F16, fixed(9, 1))), "its expression gives fixed9.1, the output holds"),
+        (GatherSource(six, (0,), square), "its expression must have one operand"),
+        (GatherSource(six, (0,), narrow), "its expression gives fixed9.1, the output holds fixed16.8"),
         (GatherSource(tensor((6,), F16, 3), (0,), narrowing(F16, F16)), "3 lanes, the output has 4"),
-    ]  # fmt: skip
+    ]
     for source, message in cases:
         assert message in str(refusal([source], out))
         with pytest.raises(KernelParameterError, match=message):

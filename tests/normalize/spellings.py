@@ -315,6 +315,8 @@ MOVEMENT: dict[str, Case] = {
     "write_slice": (lambda x, y: _written(x, y[:, :2]), (X, Y)),
     "write_step": (lambda x: _written_step(x), (t(2, 6),)),
     "write_element": (lambda x: _written_row(x), (X,)),
+    "write_index": (lambda x, y: _written_at(x, y), (t(3, 4), t(2, 4, seed=1))),
+    "write_two_indices": (lambda x: _written_points(x), (t(3, 4),)),
     "tril": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), (t(3, 4),)),
     "full_like": (lambda x: (torch.full_like(x, 2.5) + x, torch.ones_like(x), torch.zeros_like(x)), (X,)),
     "new_zeros": (lambda x: x.new_zeros(2, 3) + x.new_full((3,), 2), (X,)),
@@ -344,6 +346,18 @@ def _written_step(x: Tensor) -> Tensor:
 def _written_row(x: Tensor) -> Tensor:
     x = x.clone()
     x[1] = x[0] + 1
+    return x
+
+
+def _written_at(x: Tensor, y: Tensor) -> Tensor:
+    x = x.clone()
+    x[torch.tensor([2, 0])] = y
+    return x
+
+
+def _written_points(x: Tensor) -> Tensor:
+    x = x.clone()
+    x[torch.tensor([2, 0]), torch.tensor([1, 3])] = torch.tensor(7.0)
     return x
 
 

@@ -68,6 +68,13 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "rounded float division": (lambda x: x // 2, (), "no kernel yet for rounding division in float32"),
     "division by zero": (lambda x: x / 0, (), "the divisor is zero"),
     "division of a constant": (lambda x: 1 / x, (), "no kernel yet"),
+    "infinite mask": (lambda x: x.tril() + torch.full((3,), -float("inf")), (), "for the value -inf"),
+    "padded maximum": (nn.MaxPool2d(2, padding=1), (torch.zeros(1, 1, 2, 2),), "for the value -inf"),
+    "adding to an element": (
+        lambda x: x.index_put((torch.tensor([0, 0]),), torch.ones(3), accumulate=True),
+        (),
+        "writing twice",
+    ),
     "many runs": (
         lambda x: x[:, torch.arange(200) * 7 % 11 % 3],
         (),

@@ -1,6 +1,7 @@
 """Runs a plan on one array of words for each memory, cycle by cycle, by the tests' own reading of a schedule.
 
-It shares no code with the planner or its verifier: intervals of time instead of orders, integers instead of marks.
+It shares no code with the planner or its verifier: intervals of time instead of orders, integers instead of
+marks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from torchcalyx.selection import Call, Selection
 GARBAGE = -12345
 
 
-def intervals(schedule: Schedule, calls: dict[str, Call], now: int = 0) -> tuple[dict[str, tuple[int, int]], int]:
+def intervals(
+    schedule: Schedule, calls: dict[str, Call], now: int = 0
+) -> tuple[dict[str, tuple[int, int]], int]:
     """First cycle and cycle behind the last of each call, and the end of the schedule."""
     if isinstance(schedule, str):
         end = now + calls[schedule].spec.cycles()

@@ -14,7 +14,7 @@ FORMATS = (F16, F16, fixed(8, 4))
 
 @st.composite
 def selections(draw: st.DrawFn, most_calls: int = 10) -> Selection:
-    """Inputs, weights, calls on any earlier values (views too), buffers filled by two calls, several results."""
+    """Inputs, weights, calls on earlier values, buffers filled by two calls, several results."""
     sketch = Sketch()
     pools = {shape: [sketch.input(f"in.{i}", shape)] for i, shape in enumerate(SHAPES)}
     pools[(8,)].append(sketch.weight("in_0", ramp(8)))

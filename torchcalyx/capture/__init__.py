@@ -24,6 +24,7 @@ from torchcalyx.capture.keywords import rename_keywords
 from torchcalyx.capture.record import Captured, InputSpec, OutputSpec
 from torchcalyx.capture.refuse import check_capturable
 from torchcalyx.capture.source import error_place
+from torchcalyx.capture.state import check_stateless, kept_attributes
 from torchcalyx.errors import CaptureError, InputError, TorchCalyxError
 
 __all__ = ["Captured", "InputSpec", "OutputSpec", "capture"]
@@ -49,13 +50,14 @@ def capture(module: nn.Module | ExportedProgram, example_inputs: Any = None) -> 
         )
     try:
         with _quiet_inference():
-            program = module if isinstance(module, ExportedProgram) else _export(module, example_inputs)
-            owner = module if isinstance(module, nn.Module) else None
-            check_capturable(program.graph, program.graph_signature, owner)
-            program, original = rename_keywords(program)
-            decomposed = program.run_decompositions({})
-        check_capturable(decomposed.graph, decomposed.graph_signature, owner)
-        return _record(decomposed, owner, original)
+            if isinstance(module, ExportedProgram):
+                return _captured(module, None)
+            args = _fresh(example_inputs)
+            with kept_attributes(module) as changed:
+                program = _export(module, args)
+            result = _captured(program, module)
+            check_stateless(module, args, changed)
+            return result
     except TorchCalyxError:
         raise
     except Exception as error:  # torch raises dozens of unrelated classes here
@@ -77,7 +79,8 @@ def _quiet_inference() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fastpath)
 
 
-def _export(module: nn.Module, example_inputs: Any) -> ExportedProgram:
+def _fresh(example_inputs: Any) -> tuple[Any, ...]:
+    """Copies of the example inputs: export takes two arguments that are one tensor for one input."""
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if not isinstance(example_inputs, (tuple, list)):
@@ -85,14 +88,26 @@ def _export(module: nn.Module, example_inputs: Any) -> ExportedProgram:
             "example_inputs must be a tuple with one entry for each argument of forward, "
             f"got {type(example_inputs).__name__}"
         )
-    # Fresh tensors: export takes two arguments that are one tensor for one input, and later calls would be
-    # wrong.
-    fresh = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), tuple(example_inputs))
+    copies: tuple[Any, ...] = pytree.tree_map_only(
+        torch.Tensor, lambda t: t.detach().clone(), tuple(example_inputs)
+    )
+    return copies
+
+
+def _export(module: nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
     noise = io.StringIO()
     with redirect_stderr(noise):  # a failing export prints its half-made graph there
-        program = torch.export.export(module, fresh, strict=False)
+        program = torch.export.export(module, args, strict=False)
     sys.stderr.write(noise.getvalue())
     return program
+
+
+def _captured(program: ExportedProgram, module: nn.Module | None) -> Captured:
+    check_capturable(program.graph, program.graph_signature, module)
+    program, original = rename_keywords(program)
+    decomposed = program.run_decompositions({})
+    check_capturable(decomposed.graph, decomposed.graph_signature, module)
+    return _record(decomposed, module, original)
 
 
 def _record(program: ExportedProgram, module: nn.Module | None, original: dict[str, str]) -> Captured:

@@ -16,7 +16,7 @@ def _legal(path: str) -> str:
 
 
 def rename_keywords(program: ExportedProgram) -> tuple[ExportedProgram, dict[str, str]]:
-    """The same program with parameter paths that can be printed as Python, and the user's path of each new one.
+    """The same program with parameter paths that Python can print, and the user's path of each new one.
 
     The user's module is not touched.
     """

@@ -56,7 +56,7 @@ def _training_nodes(graph: fx.Graph) -> Iterator[str]:
             source = node_source(node)
             where = f" (module {source.module_path!r})" if source.module_path else ""
             yield (
-                f"dropout in training mode: {source.op} is active at {source}{where}; "
+                f"dropout in training mode: {source.op} draws random values at {source}{where}; "
                 "call module.eval() before compiling, and pass training=self.training to F.dropout"
             )
 
@@ -100,7 +100,12 @@ def _data_dependent_nodes(graph: fx.Graph) -> Iterator[str]:
     tags = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
     for node in graph.nodes:
         source = node_source(node)
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and "wrap_with" in op_name(node.target):
+            yield (
+                f"mode: {op_name(node.target)} changes how torch computes a part of the model; compile the model "
+                "without torch.autocast and torch.enable_grad inside of forward"
+            )
+        elif isinstance(node.target, torch._ops.HigherOrderOperator):
             yield (
                 f"control flow: {op_name(node.target)} at {source} chooses between graphs at run time; "
                 "compute both branches and choose with torch.where"

@@ -112,20 +112,27 @@ def _output(lowerer: Lowerer, value: Any, name: str) -> str:
 
 
 def _check_finite(graph: Graph) -> None:
-    """Hardware numbers have no NaN and no infinity. (A mask of -inf before a softmax comes with the softmax
-    kernel.)
+    """Hardware numbers have no NaN and no infinity: a parameter that holds one is an error of the model, a literal
+    (the -inf of a mask or of a padded maximum) belongs to an operation without kernel.
     """
-    bad = []
+    bad: list[str] = []
+    refusals: list[Refusal] = []
     for name, value in graph.constants.items():
-        if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
-            what = graph.parameter_names.get(name)
-            label = f"parameter {what!r}" if what else f"constant {name!r} made at {graph.node(name).source}"
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+        if not np.issubdtype(value.dtype, np.floating) or np.isfinite(value).all():
+            continue
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+        parameter = graph.parameter_names.get(name)
+        if parameter:
             count = int((~np.isfinite(value)).sum())
-            bad.append(
-                f"  - {label} holds {value[place]} at index {list(place)} ({count} of {value.size} values)"
-            )
+            what = f"parameter {parameter!r} holds {value[place]} at index {list(place)}"
+            bad.append(f"  - {what} ({count} of {value.size} values)")
+        else:
+            reason = f"no kernel yet for the value {value[place]}: hardware numbers are finite"
+            shown = f"{value.dtype}{list(value.shape)}"
+            refusals.append(Refusal(graph.node(name).source, name, (), (shown,), (reason,)))
     if bad:
         raise CaptureError(
             "the model holds values that are not finite; replace them before compiling:\n" + "\n".join(bad)
         )
+    if refusals:
+        raise unsupported(refusals)

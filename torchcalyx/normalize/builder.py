@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -184,6 +184,17 @@ class Builder:
         if len(parts) == 1:
             return parts[0]
         return self.emit("cat", *parts, dim=axis % len(parts[0].shape))
+
+    def named_after_hint(self, start: int, result: Ref) -> Ref:
+        """Exchange names so that `result`, the last of the nodes from `start` on, has the name of its ATen node."""
+        made = {node.name for node in self.nodes[start:]}
+        if result.name == self.hint or not {self.hint, result.name} <= made:
+            return result
+        swap = {self.hint: result.name, result.name: self.hint}
+        for i, node in enumerate(self.nodes[start:], start):
+            args = tuple(swap.get(a, a) for a in node.args)
+            self.nodes[i] = replace(node, name=swap.get(node.name, node.name), args=args)
+        return replace(result, name=self.hint)
 
     def _append(
         self, op: str, args: tuple[str, ...], attrs: dict[str, Attr], result: TensorType, hint: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -67,8 +68,22 @@ def _index_select(b: Builder, a: Args) -> Result:
     return gathered(b, [x], dim, [int(i) % x.shape[dim] for i in index.tensor.reshape(-1)])
 
 
-def _index(b: Builder, a: Args) -> Result:
-    x, given = a.tensor("self"), list(a["indices"])
+@dataclass(frozen=True, slots=True)
+class _Addressed:
+    """Known indices of several axes as one index list of one axis.
+
+    order: permutation that brings the indexed axes together, at `place`. shape: of the tensor with these axes
+    merged. indices: into the merged axis. grid: shape of the broadcast index tensors.
+    """
+
+    order: tuple[int, ...]
+    place: int
+    shape: tuple[int, ...]
+    indices: tuple[int, ...]
+    grid: tuple[int, ...]
+
+
+def _addressed(x: Value, given: Sequence[Any]) -> _Addressed | Reject:
     if any(i is not None and not isinstance(i, Known) for i in given):
         return Reject(_COMPUTED)
     indices: list[torch.Tensor | None] = []
@@ -76,19 +91,52 @@ def _index(b: Builder, a: Args) -> Result:
         masks = index is not None and index.dtype in ("bool", "uint8")
         indices += index.tensor.nonzero(as_tuple=True) if masks else [None if index is None else index.tensor]
     axes = [i for i, index in enumerate(indices) if index is not None]
-    together = axes == list(range(axes[0], axes[0] + len(axes)))
     linear = torch.zeros((), dtype=torch.int64)
     for axis in axes:
         index = indices[axis]
         assert index is not None
         linear = linear * x.shape[axis] + index % x.shape[axis]
+    together = axes == list(range(axes[0], axes[0] + len(axes)))
     place = axes[0] if together else 0
     rest = [d for d in range(len(x.shape)) if d not in axes]
-    moved = b.permute(x, [*rest[:place], *axes, *rest[place:]])
     kept = [x.shape[d] for d in rest]
-    flat = b.view(moved, (*kept[:place], math.prod(x.shape[d] for d in axes), *kept[place:]))
-    picked = gathered(b, [flat], place, [int(i) for i in linear.reshape(-1)])
+    return _Addressed(
+        order=(*rest[:place], *axes, *rest[place:]),
+        place=place,
+        shape=(*kept[:place], math.prod(x.shape[d] for d in axes), *kept[place:]),
+        indices=tuple(int(i) for i in linear.reshape(-1)),
+        grid=tuple(linear.shape),
+    )
+
+
+def _index(b: Builder, a: Args) -> Result:
+    x = a.tensor("self")
+    found = _addressed(x, a["indices"])
+    if isinstance(found, Reject):
+        return found
+    flat = b.view(b.permute(x, found.order), found.shape)
+    picked = gathered(b, [flat], found.place, found.indices)
     return picked if isinstance(picked, Reject) else b.view(picked, a.out.shape)
+
+
+def _index_put(b: Builder, a: Args) -> Result:
+    x, values = a.tensor("self"), a.tensor("values")
+    found = _addressed(x, a["indices"])
+    if isinstance(found, Reject):
+        return found
+    if a["accumulate"] or len(set(found.indices)) < len(found.indices):
+        return Reject("no kernel yet for adding to, or writing twice to, one element")
+    moved = b.permute(x, found.order)
+    flat = b.view(moved, found.shape)
+    before, after = found.shape[: found.place], found.shape[found.place + 1 :]
+    source = b.expand(b.cast(values, x.dtype), (*before, *found.grid, *after))
+    written = _overwritten(
+        b, flat, b.view(source, (*before, len(found.indices), *after)), found.place, found.indices
+    )
+    if isinstance(written, Reject):
+        return written
+    back = [found.order.index(d) for d in range(len(found.order))]
+    return b.permute(b.view(written, moved.shape), back)
 
 
 def _gather(b: Builder, a: Args) -> Result:
@@ -132,7 +180,7 @@ def _select_scatter(b: Builder, a: Args) -> Result:
     return _overwritten(b, x, src, dim, range(at, at + 1))
 
 
-def _overwritten(b: Builder, x: Value, src: Value, dim: int, places: range) -> Value | Reject:
+def _overwritten(b: Builder, x: Value, src: Value, dim: int, places: Sequence[int]) -> Value | Reject:
     size = x.shape[dim]
     indices = list(range(size))
     for i, place in enumerate(places):
@@ -144,6 +192,7 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten._unsafe_index.Tensor: _index,
+    aten.index_put.default: _index_put,
     aten.gather.default: _gather,
     aten.unfold.default: _unfold,
     aten.slice_scatter.default: _slice_scatter,

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -23,7 +23,7 @@ from torchcalyx.normalize.builder import Builder, Known, Ref, Value, dtype_name,
 from torchcalyx.normalize.decompose import decompose
 from torchcalyx.typerules import TensorType
 
-_DEPTH = 12  # decompositions of decompositions; torch's deepest chain is about 4
+Path: TypeAlias = "tuple[torch._ops.OpOverload, ...]"  # operations whose decomposition is being lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,16 @@ class Lowerer:
                 continue
             self.builder.source, self.builder.hint = node_source(node), node.name
             args, kwargs = _values((node.args, node.kwargs), env)
-            result = self._node(node.target, args, kwargs, _types(node), 0)
+            start = len(self.builder.nodes)
+            result = self._node(node.target, args, kwargs, _types(node), ())
+            if isinstance(result, Ref):
+                result = self.builder.named_after_hint(start, result)
             env[node] = (
                 self._refuse(node, args, kwargs, result.reasons) if isinstance(result, _NoWay) else result
             )
 
     def _node(
-        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: Outs, depth: int
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: Outs, path: Path
     ) -> Any:
         """The value of one node, or the reasons why it has none."""
         if target is operator.getitem:
@@ -79,11 +82,12 @@ class Lowerer:
             if not isinstance(result, Reject):
                 return result
             reasons.append(result.reason)
-        inner = self._by_decomposition(target, args, kwargs, depth)
+        inner = self._by_decomposition(target, args, kwargs, path)
         if not isinstance(inner, _NoWay):
             return inner
-        mere = f"no kernel yet for {_shown(target)}" if reasons else ""
-        return _NoWay((*reasons, *(r for r in inner.reasons if not r.endswith(mere) or not mere)))
+        mere = (*reasons, f"no kernel yet for {_shown(target)}")
+        new = [r for r in inner.reasons if not (reasons and r.endswith(mere))]
+        return _NoWay((*reasons, *new))
 
     def _by_table(
         self,
@@ -111,10 +115,10 @@ class Lowerer:
         return result
 
     def _by_decomposition(
-        self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
+        self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path
     ) -> Any:
         name = _shown(target)
-        if depth == _DEPTH:
+        if target in path:  # torch's decompositions of some operations lead back to them
             return _NoWay((f"no kernel yet for {name}",))
         try:
             simpler = decompose(target, args, kwargs)
@@ -125,9 +129,9 @@ class Lowerer:
         if simpler is None:
             return _NoWay((f"no kernel yet for {name}",))
         traced, values = simpler
-        return self._inner(name, traced, values, depth + 1)
+        return self._inner(name, traced, values, (*path, target))
 
-    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], depth: int) -> Any:
+    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], path: Path) -> Any:
         rest = iter(values)
         env: dict[fx.Node, Any] = {}
         reasons: list[str] = []
@@ -141,9 +145,9 @@ class Lowerer:
                 return _NoWay(tuple(dict.fromkeys(reasons))) if reasons else result
             else:
                 args, kwargs = _values((node.args, node.kwargs), env)
-                value = self._node(node.target, args, kwargs, _types(node), depth)
+                value = self._node(node.target, args, kwargs, _types(node), path)
                 if isinstance(value, _NoWay):
-                    reasons += [_within(name, r) if depth == 1 else r for r in value.reasons]
+                    reasons += [_within(name, r) if len(path) == 1 else r for r in value.reasons]
                     value = self._opaque(_types(node))
                 env[node] = value
         raise AssertionError("a traced graph has an output")

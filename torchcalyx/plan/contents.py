@@ -33,7 +33,8 @@ def content_violations(
     found = []
     for buffer in selection.buffers:
         if buffer.role != "temp":
-            memories[placement[buffer.name]] = _Content(buffer.name, _marks(buffer, True))
+            # Whole from the start and never written: one mark stands for all elements.
+            memories[placement[buffer.name]] = _Content(buffer.name, np.ones((1, 1), dtype=np.bool_))
     for call in calls:
         for port, name in zip(reads(call.spec), call.reads, strict=True):
             problem = _missing(memories.get(placement[name]), name, port.operand.access)
@@ -45,7 +46,7 @@ def content_violations(
                 continue
             content = memories.get(placement[name])
             if content is None or content.owner != name:
-                content = memories[placement[name]] = _Content(name, _marks(buffers[name], False))
+                content = memories[placement[name]] = _Content(name, _unwritten(buffers[name]))
             if not content.written.all():
                 port.operand.access.write(content.written, np.asarray(True))
     for name in dict.fromkeys(o.buffer for o in selection.outputs if o.buffer is not None):
@@ -55,8 +56,8 @@ def content_violations(
     return found
 
 
-def _marks(buffer: Buffer, value: bool) -> npt.NDArray[np.bool_]:
-    return np.full((buffer.layout.rows, buffer.layout.cols), value, dtype=np.bool_)
+def _unwritten(buffer: Buffer) -> npt.NDArray[np.bool_]:
+    return np.zeros((buffer.layout.rows, buffer.layout.cols), dtype=np.bool_)
 
 
 def _missing(content: _Content | None, name: str, access: Access) -> str | None:

@@ -87,9 +87,7 @@ def buffer_array(selection: Selection, plan: Plan, name: str, images: Mapping[st
 
 def _contents(buffer: Buffer, binding: InputBinding, array: IntArray) -> IntArray:
     if array.shape != binding.shape:
-        raise InputError(
-            f"input {binding.node!r} has shape {binding.shape}, got shape {array.shape}"
-        )
+        raise InputError(f"input {binding.node!r} has shape {binding.shape}, got shape {array.shape}")
     if array.dtype.kind not in "biuO":
         raise InputError(f"input {binding.node!r} takes stored integers, not {array.dtype}")
     if array.size and not buffer.fmt.min <= int(array.min()) <= int(array.max()) <= buffer.fmt.max:

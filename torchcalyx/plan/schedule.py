@@ -19,6 +19,9 @@ from torchcalyx.plan.binding import verify_selection
 from torchcalyx.plan.types import Par, Schedule, Seq
 from torchcalyx.selection import Call, Selection
 
+_DEEPEST = 8
+"""Levels of `Par` in one another: far more than pays, few enough for every tool that reads the program."""
+
 
 def schedule(selection: Selection, *, share: bool) -> Schedule:
     """The schedule of least latency found; a `Seq` at the top.
@@ -31,7 +34,8 @@ def schedule(selection: Selection, *, share: bool) -> Schedule:
     verify_selection(selection)
     steps: _Steps = ()
     for number, call in enumerate(selection.calls):
-        steps = _insert(steps, _leaf(call), _must_precede(selection.calls[:number], call), share)
+        task = _Task(_leaf(call), _must_precede(selection.calls[:number], call), share)
+        steps = _best(steps, task, _DEEPEST).make()
     return Seq(tuple(map(_tree, steps)))
 
 
@@ -45,6 +49,7 @@ class _Block:
     engine: bool
     specs: tuple[KernelSpec, ...]
     branches: tuple[_Steps, ...] = ()
+    depth: int = 0
 
     def overlaps(self, other: _Block) -> bool:
         """Whether both may run at the same time."""
@@ -52,6 +57,15 @@ class _Block:
 
 
 _Steps: TypeAlias = tuple[_Block, ...]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A call to insert. before: calls that must end before it starts. share: as in `schedule`."""
+
+    new: _Block
+    before: frozenset[str]
+    share: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,7 @@ def _parallel(branches: tuple[_Steps, ...]) -> _Block:
         any(b.engine for b in blocks),
         tuple(chain.from_iterable(b.specs for b in blocks)),
         branches,
+        1 + max(b.depth for b in blocks),
     )
 
 
@@ -91,38 +106,36 @@ def _must_precede(earlier: Iterable[Call], call: Call) -> frozenset[str]:
     return frozenset(e.name for e in earlier if touched & set(e.writes) or writes & set(e.reads))
 
 
-def _insert(steps: _Steps, new: _Block, before: frozenset[str], share: bool) -> _Steps:
-    return _best(steps, new, before, share).make()
-
-
-def _best(steps: _Steps, new: _Block, before: frozenset[str], share: bool) -> _Place:
+def _best(steps: _Steps, task: _Task, levels: int) -> _Place:
     """The cheapest place; of equal ones the latest, so that lifetimes stay short."""
-    places = list(_places(steps, new, before, share))
-    return min(reversed(places), key=lambda place: (place.added, place.copies if share else 0))
+    places = list(_places(steps, task, levels))
+    return min(reversed(places), key=lambda place: (place.added, place.copies if task.share else 0))
 
 
-def _places(steps: _Steps, new: _Block, before: frozenset[str], share: bool) -> Iterator[_Place]:
-    """Every place in a sequence of steps where `new` may stand. before: calls that must end first."""
-    first = 1 + max((i for i, step in enumerate(steps) if step.calls & before), default=-1)
+def _places(steps: _Steps, task: _Task, levels: int) -> Iterator[_Place]:
+    """Every place in a sequence of steps where the call may stand, at most `levels` of `Par` deep."""
+    first = 1 + max((i for i, step in enumerate(steps) if step.calls & task.before), default=-1)
     for index in range(max(first - 1, 0), len(steps)):
-        yield from _within(steps, index, new, before, share)
+        yield from _within(steps, index, task, levels - 1)
     for index in range(first, len(steps)):
-        yield from _beside(steps, index, new)
-    yield _Place(new.cycles, 0, lambda: (*steps, new))
+        yield from _beside(steps, index, task.new, levels)
+    yield _Place(task.new.cycles, 0, lambda: (*steps, task.new))
 
 
-def _beside(steps: _Steps, start: int, new: _Block) -> Iterator[_Place]:
-    """`new` beside the shortest run of steps from `start` that hides it, or else the longest that it may
-    overlap."""
+def _beside(steps: _Steps, start: int, new: _Block, levels: int) -> Iterator[_Place]:
+    """`new` beside the shortest run from `start` that hides it, or else the longest that it may overlap."""
     end = start
     while end < len(steps) and new.overlaps(steps[end]) and _length(steps[start:end]) < new.cycles:
         end += 1
-    if end == start:
-        return
     run = steps[start:end]
+    if not run:
+        return
+    widened = run[0].branches if len(run) == 1 else ()  # a `Par` alone gets another branch
+    branches = (*(widened or (run,)), (new,))
+    if not widened and any(step.depth >= levels for step in run):
+        return
     length = _length(run)
     copies = sum(step.specs.count(new.specs[0]) for step in run)
-    branches = (*(run[0].branches if len(run) == 1 and run[0].branches else (run,)), (new,))
     yield _Place(
         max(length, new.cycles) - length,
         copies,
@@ -130,14 +143,14 @@ def _beside(steps: _Steps, start: int, new: _Block) -> Iterator[_Place]:
     )
 
 
-def _within(steps: _Steps, index: int, new: _Block, before: frozenset[str], share: bool) -> Iterator[_Place]:
-    """`new` in a branch of the `Par` at `index`."""
+def _within(steps: _Steps, index: int, task: _Task, levels: int) -> Iterator[_Place]:
+    """The call in a branch of the `Par` at `index`."""
     block = steps[index]
     for number, branch in enumerate(block.branches):
         others = list(chain.from_iterable(b for i, b in enumerate(block.branches) if i != number))
-        if any(other.calls & before or not new.overlaps(other) for other in others):
+        if any(other.calls & task.before or not task.new.overlaps(other) for other in others):
             continue
-        yield _in_branch(steps, index, number, _best(branch, new, before, share), new)
+        yield _in_branch(steps, index, number, _best(branch, task, levels), task.new)
 
 
 def _in_branch(steps: _Steps, index: int, number: int, inner: _Place, new: _Block) -> _Place:

@@ -12,16 +12,16 @@ from torchcalyx.kernels.access import Operand, row_major, whole
 from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.contract import KernelSpec
 from torchcalyx.kernels.dot import dot
-from torchcalyx.kernels.expr import Expr
+from torchcalyx.kernels.expr import Expr, Value
 from torchcalyx.kernels.feed import feed_refusal
-from torchcalyx.kernels.numerics import bits_for_range, fixed, product
+from torchcalyx.kernels.numerics import NumberFormat, bits_for_range, fixed, product
 from torchcalyx.kernels.stage import reading_mode
 from torchcalyx.kernels.systolic import systolic
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.datapath import ELEMENTWISE, supported
 from torchcalyx.select.placing import Placed, lane_fit, ordered, place_operands, rows_of_last_axis
-from torchcalyx.select.tree import Tree, expression, grow, products, tree_of
+from torchcalyx.select.tree import Adapt, Tree, expression, grow, products, tree_of
 from torchcalyx.select.view import GraphView
 
 HEADS = ("linear", "matmul")
@@ -107,20 +107,20 @@ class _Product:
     def _epilogue(self, taken: list[str]) -> tuple[Expr, Placed]:
         """The drain's expression and its memories: bias first, then the other leaves of the tree."""
         head = self.head.name
-        inputs: list[tuple[str, object]] = [(head, self.total)]
+        inputs: list[tuple[str, Value | NumberFormat]] = [(head, self.total)]
         values: list[Located] = []
-        first = {}
+        adapt: dict[str, Adapt] = {}
         if len(self.head.args) == 3:
             bias = self._bias(self.head.args[2])
-            first[head] = f"{self.head.args[2]} (bias)"
-            inputs.append((first[head], bias.fmt))
+            inputs.append(("(bias)", bias.fmt))
             values.append(bias)
+            adapt[head] = lambda b, place: b.add(place[head], place["(bias)"])
         for name in self.tree.leaves:
             if name != head:
                 value = self.builder.value(name)
                 inputs.append((name, value.fmt))
                 values.append(value)
-        expr = expression(self.view, self.tree, inputs, self.fmt, first)  # type: ignore[arg-type]
+        expr = expression(self.view, self.tree, inputs, self.fmt, adapt)
         order = tuple(range(len(self.domain)))
         why = f"the drain of {self.head.op} writes {list(self.domain)}"
         return expr, place_operands(self.builder, values, self.domain, order, lane_fit, why, taken)

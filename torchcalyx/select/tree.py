@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from torchcalyx.graph import Node
-from torchcalyx.kernels.expr import Expr, Value
+from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
 from torchcalyx.kernels.numerics import NumberFormat
 from torchcalyx.select.datapath import ELEMENTWISE, Datapath, supported
 from torchcalyx.select.view import GraphView
+
+
+Adapt: TypeAlias = "Callable[[ExprBuilder, Mapping[str, int]], int]"
+"""Computes a leaf's value from the expression inputs, by name."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +79,17 @@ def expression(
     tree: Tree,
     inputs: Sequence[tuple[str, Value | NumberFormat]],
     out: NumberFormat,
-    first: Mapping[str, str] | None = None,
+    adapt: Mapping[str, Adapt] | None = None,
 ) -> Expr:
     """The tree as an expression. inputs: leaf name and format of each expression input, in order.
 
-    first: for a leaf, another input added to it before anything else (the bias of a matrix product).
+    adapt: what happens to a leaf before anything else (the bias of a matrix product, the division of a mean).
+    Without nodes the result is the first input.
     """
     path = Datapath(view, out.width)
     place: dict[str, int] = {name: path.b.input(value) for name, value in inputs}
-    for leaf, addend in (first or {}).items():
-        place[leaf] = path.b.add(place[leaf], place[addend])
+    for leaf, change in (adapt or {}).items():
+        place[leaf] = change(path.b, place)
     result = place[inputs[0][0]]
     for node in tree.nodes:
         args = []

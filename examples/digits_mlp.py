@@ -1,0 +1,90 @@
+"""A network trained on images of handwritten digits a moment ago, run as simulated hardware.
+
+Trains a 64-32-10 ReLU network on scikit-learn's bundled 8x8 digits, compiles it in 16 and in 8 bits, sends every
+test image through the RTL and compares it with the software model (must agree to the bit) and with PyTorch (accuracy).
+
+    python examples/digits_mlp.py
+
+Exit code 1 when hardware and software model differ, or when an accuracy goal is missed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+
+import torchcalyx
+
+ALLOWED = {"fixed16": 0.0, "fixed8": 0.01}  # how far the accuracy may lie from PyTorch's
+
+
+def images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Training and test images (64 grey values from 0 to 1 each), then their labels."""
+    pixels, labels = load_digits(return_X_y=True)
+    parts = train_test_split(pixels / 16, labels, test_size=0.25, random_state=0, stratify=labels)
+    train_x, test_x, train_y, test_y = (torch.tensor(part) for part in parts)
+    return train_x.float(), test_x.float(), train_y, test_y
+
+
+def train(x: Tensor, y: Tensor, epochs: int = 30) -> nn.Module:
+    """A trained network, the same in every run."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
+    shown = Console(stderr=True)
+    for _ in track(range(epochs), "training", console=shown, transient=True, disable=not shown.is_terminal):
+        for batch in torch.randperm(len(x)).split(64):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
+            optimiser.step()
+    return net.eval()
+
+
+def accuracy(scores: Tensor, y: Tensor) -> float:
+    """Fraction of the images whose highest score stands at the right digit."""
+    return (scores.argmax(dim=1) == y).double().mean().item()
+
+
+def run_in_hardware(net: nn.Module, precision: str, seen: Tensor, x: Tensor) -> tuple[Tensor, bool]:
+    """Scores of the images `x`, one call of the hardware each, and whether it did what its models said.
+
+    The binary point of every tensor is chosen from the values it takes on the `seen` images.
+    """
+    hw = torchcalyx.compile(net, x[:1], precision=precision, calibration=seen.split(1))
+    runs = hw.simulate_batch(x.split(1))  # one simulator process for all images
+    scores = torch.cat([run.outputs for run in runs])
+    same_bits = torch.equal(scores, torch.cat([hw.emulate(image) for image in x.split(1)]))
+    same_cycles = all(run.cycles == hw.cycles for run in runs)
+    report = hw.report()
+    print(f"\n{precision}: {len(x)} images through the RTL\n\n{report}")
+    print(f"RTL equals its software model to the bit: {'yes' if same_bits else 'NO'}")
+    print(f"{hw.cycles} cycles an image, {report.utilisation:.1%} of the multipliers' time is useful")
+    return scores, same_bits and same_cycles
+
+
+def main(test_images: int | None = None) -> int:
+    """Run the demo on all test images, or on the first ones; returns the exit code."""
+    seen, x, seen_y, y = images()
+    x, y = x[:test_images], y[:test_images]
+    net = train(seen, seen_y)
+    with torch.no_grad():
+        reference = accuracy(net(x), y)
+    runs = {precision: run_in_hardware(net, precision, seen, x) for precision in ALLOWED}
+    print(f"\naccuracy on {len(x)} test images\n  torch float32     {reference:.2%}")
+    failed = False
+    for precision, (scores, exact) in runs.items():
+        found = accuracy(scores, y)
+        missed = abs(found - reference) > ALLOWED[precision]
+        failed |= missed or not exact
+        print(f"  {precision + ' hardware':17} {found:.2%}{'   MISSED' if missed else ''}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The controller of the dot kernel: operand addresses, flags, and the collection of an output word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .contraction import widened
+from .engine import engine_ref
+from .engine_spec import EngineSpec
+from .hw import Component, Instance, Memory, Signal
+from .loops import Nest
+from .numerics import index_bits, product
+from .stage import positions
+
+if TYPE_CHECKING:
+    from .dot import Dot
+
+
+def build_controller(c: Component, spec: Dot, words: Mapping[str, int], engine: EngineSpec | None) -> None:
+    """Fill the static component `c`."""
+    step = c.run(product(spec.sizes), spec.flush)
+    memories = {p.name: c.memory_ref(p.name, p.operand.width, words[p.name]) for p in spec.ports()}
+    unit = engine_ref(c, c.program, engine)
+    assert engine is not None and engine.dot is not None
+    nest = Nest(c, spec.sizes, step)
+    _feed(c, spec, nest, memories, unit, engine)
+    sums = [c.resize(s, spec.total.width) for s in c.split(unit.get("dot_sum"), engine.dot.columns)]
+    lanes, complete = _collect(c, spec, nest, sums)
+    reads = {i + 1: memories[f"x{i}"] for i in range(len(spec.extras))}
+    spec.stage.build(c, complete, {0: lanes}, reads, memories["y"])
+
+
+def _feed(
+    c: Component, spec: Dot, nest: Nest, memories: Mapping[str, Memory], unit: Instance, engine: EngineSpec
+) -> None:
+    """Address both operands; their words reach the engine in the cycle after the step."""
+    base, steps = positions(spec.left)
+    left_words = [
+        0 if size == 1 else s // spec.depth for s, size in zip(steps[:-1], spec.sizes, strict=False)
+    ]
+    left = _word(c, nest, memories["left"], [*left_words, 0, 1], base // spec.depth)
+    right = _word(c, nest, memories["right"], [*[0] * len(left_words), spec.words, 1], 0)
+    unit.drive(
+        dot_a=widened(c, spec.left, left, engine.left),
+        dot_b=widened(c, spec.right, right, engine.right),
+        dot_first=c.delay(nest.first(len(spec.sizes) - 1), 1),
+    )
+    if engine.dot_switch:
+        unit.drive(dot_on=c.const(1, 1))
+    unit.idle()
+
+
+def _word(c: Component, nest: Nest, memory: Memory, strides: Sequence[int], base: int) -> Signal:
+    return c.read(memory, nest.pointer(strides, base, memory.address_bits), nest.step)
+
+
+def _collect(c: Component, spec: Dot, nest: Nest, sums: Sequence[Signal]) -> tuple[list[Signal], Signal]:
+    """Lanes of the output word in the cycle of its last tile's sums, and the step of the writing end.
+
+    A word takes lanes / columns tiles, fewer at the end of a row; earlier tiles wait in registers.
+    """
+    k_loop = len(spec.sizes) - 1
+    tile_done, row_done = nest.carry(k_loop), nest.carry(k_loop - 1)
+    chunks = min(spec.depth // spec.columns, spec.tiles)
+    lanes: list[Signal] = []
+    word_done = tile_done
+    if chunks > 1:
+        bits = index_bits(chunks)
+        place = c.register(bits)
+        full = c.and_(tile_done, c.equals(place.q, chunks - 1))
+        word_done = full if spec.tiles % chunks == 0 else c.or_(row_done, full)
+        following = c.slice(c.add(place.q, c.const(1, bits), bits), 0, bits)
+        place.set(c.mux(word_done, c.const(0, bits), following), tile_done)
+        for chunk in range(chunks - 1):
+            here = c.delay(c.and_(tile_done, c.equals(place.q, chunk)), spec.sum_delay)
+            kept = [c.hold(s, here) for s in sums]
+            if chunk == (spec.tiles - 1) % chunks:  # may also end a row: then it does not wait
+                kept = [c.mux(here, s, k) for s, k in zip(sums, kept, strict=True)]
+            lanes += kept
+    lanes += sums
+    padding = [c.const(0, spec.total.width)] * (spec.depth - len(lanes))
+    return [*lanes, *padding], c.delay(word_done, spec.sum_delay - spec.stage.lead)

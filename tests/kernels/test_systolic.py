@@ -1,0 +1,142 @@
+"""The systolic kernel: RTL equals the software model, which equals plain integers; cycles as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.kernels.gemm import ACT, WEIGHT, check, check_program, epilogue, inputs, matmul, padded, turned
+from torchcalyx.kernels.bench import bench
+from torchcalyx.kernels.contract import KernelParameterError
+from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
+from torchcalyx.kernels.systolic import Systolic, systolic
+
+FEEDS = ("contracted free", "free free", "contracted contracted", "free contracted")
+SHAPES = [  # batch, m, n, inner
+    ((), 1, 1, 1), ((), 3, 3, 3), ((), 4, 4, 4), ((), 5, 5, 5), ((), 7, 2, 13), ((2,), 2, 11, 3), ((), 9, 4, 1),
+    ((2, 2), 5, 7, 6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("feeds", FEEDS)
+def test_every_shape_equals_its_model_on_one_engine(feeds: str) -> None:
+    check_program([matmul(*shape, 4, 4, feeds, residual=True) for shape in SHAPES], rounds=2)
+
+
+@pytest.mark.parametrize(("rows", "lanes"), [(1, 1), (1, 4), (2, 4), (3, 3), (3, 5), (2, 2), (5, 8)])
+def test_any_array(rows: int, lanes: int) -> None:
+    feeds = FEEDS if lanes % rows == 0 else FEEDS[::2]
+    shapes = [((), rows, lanes, lanes), ((2,), rows + 1, lanes + 1, lanes + 1), ((), 7, 11, 5)]
+    specs = [matmul(*shape, rows, lanes, f, residual=shape[0] == ()) for shape in shapes for f in feeds]
+    check_program(specs, vectors=1)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("feeds", FEEDS)
+def test_more_multiplier_stages_cost_a_cycle_each(stages: int, feeds: str) -> None:
+    spec = matmul((), 5, 6, 7, 3 if feeds.startswith("contracted") else 4, 4, feeds, mul_stages=stages)
+    assert spec.cycles() == replace(spec, mul_stages=1).cycles() + stages - 1
+    check(spec, calls=2)
+
+
+def test_both_simulators_agree() -> None:
+    specs = [matmul((2,), 5, 6, 7, 4, 4, feeds, residual=True) for feeds in FEEDS]
+    check_program(specs, simulator="icarus", rounds=2, vectors=1)
+    check(matmul((), 5, 6, 3, 3, 4), simulator="icarus", calls=2)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "out"),
+    [
+        (integer(8, signed=False), integer(8), integer(32)),
+        (BOOL, BOOL, integer(8, signed=False)),
+        (fixed(8, 7), fixed(16, 14), fixed(8, 5)),
+        (fixed(32, 16), fixed(32, 28), fixed(32, 16)),
+    ],
+    ids=str,
+)
+def test_number_formats(left: NumberFormat, right: NumberFormat, out: NumberFormat) -> None:
+    check_program([matmul((), 4, 5, 6, 2, 4, feeds, left, right, out) for feeds in FEEDS], vectors=1)
+
+
+def test_a_batch_broadcasts_over_either_side() -> None:
+    domain = (2, 3, 5, 4)
+    expr = epilogue(Systolic.accumulator(ACT, WEIGHT, 6), ACT, 0)
+    left = padded((2, 1, 5, 6), ACT, 4, (2, 3, 5, 6))
+    right = padded((3, 6, 4), WEIGHT, 4, (2, 3, 6, 4))
+    spec = systolic(left, right, 4, expr, (), padded(domain, ACT, 4, exact=True))
+    check(spec)
+    a, b = inputs(spec, np.random.default_rng(0))
+    sums = np.matmul(a[:, :6].reshape(2, 1, 5, 6), b[:, :4].reshape(3, 6, 4))
+    assert np.array_equal(spec.emulate(a, b).outputs[0].reshape(domain), expr.emulate([sums])[0])
+
+
+def test_a_batch_with_shared_weights_is_one_loop_over_rows() -> None:
+    domain = (2, 3, 8)
+    expr = epilogue(Systolic.accumulator(ACT, WEIGHT, 8), ACT, 0)
+    left, out = padded((2, 3, 8), ACT, 4), padded(domain, ACT, 4, exact=True)
+    spec = systolic(left, padded((8, 8), WEIGHT, 4, (2, 8, 8)), 4, expr, (), out)
+    assert spec.matrix == (6, 8, 8) and spec.batch == ()
+    check(spec)
+
+
+def test_the_model_is_integer_arithmetic() -> None:
+    spec = matmul((2,), 5, 6, 7, 4, 4, bias=False, out=integer(40), left=integer(9), right=integer(7))
+    a, b = inputs(spec, np.random.default_rng(2))
+    expected = np.matmul(a[:, :7].reshape(2, 5, 7), b[:, :6].reshape(2, 7, 6)).reshape(10, 6)
+    result = spec.emulate(a, b)
+    assert np.array_equal(result.outputs[0], expected) and result.saturated == 0
+
+
+def test_saturations_are_counted() -> None:
+    spec = matmul((), 3, 4, 5, 4, 4, bias=False, out=integer(4), left=integer(9), right=integer(7))
+    a, b = inputs(spec, np.random.default_rng(2))
+    sums = a[:, :5] @ b[:, :4]
+    assert spec.emulate(a, b).saturated == np.count_nonzero((sums < -8) | (sums > 7)) > 0
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_one_square_product_takes_3n_plus_2(size: int, stages: int) -> None:
+    spec = matmul((), size, size, size, size, size, mul_stages=stages)
+    assert spec.cycles() == 3 * size + 1 + stages
+    if size == 4 or (size == 8 and stages == 1):
+        check(spec)
+
+
+@pytest.mark.parametrize(("size", "rows"), [(64, 8), (128, 16)])
+@pytest.mark.parametrize("feeds", FEEDS)
+def test_streamed_products_keep_99_percent_of_the_multipliers_busy(size: int, rows: int, feeds: str) -> None:
+    spec = matmul((), size, size, size, rows, rows, feeds)
+    assert spec.useful_operations() >= 0.99 * spec.cycles() * spec.shape.multipliers
+
+
+def test_a_streamed_product_in_hardware() -> None:
+    check(matmul((), 32, 32, 32, 8, 8), vectors=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"rows": 0}, "an array of 4 lanes has 1 to 4 rows, not 0"),
+        ({"rows": 5}, "an array of 4 lanes has 1 to 4 rows, not 5"),
+        ({"rows": 3, "left": turned((8, 8), ACT, 4)}, "left operand: a word holds 4 values along dimension 0, and "
+         "tiles of 3 rows would cut across word borders"),
+        ({"left": padded((8, 6), ACT, 4)}, r"\(8, 6\) times \(8, 8\) does not give \(8, 8\)"),
+        ({"right": padded((8, 8), WEIGHT, 2)}, "lanes differ: 4, 2 and 4"),
+        ({"right": replace(padded((8, 16), WEIGHT, 4),
+                           access=padded((8, 16), WEIGHT, 4).access.slice((0, 0), (1, 2), (8, 8)))},
+         r"right operand: words run neither along its free axis nor along k \(dimension 1: neighbours .* lie 2 "),
+    ],
+)  # fmt: skip
+def test_bad_parameters_are_refused(change: dict[str, object], reason: str) -> None:
+    good = matmul((), 8, 8, 8, 4, 4)
+    with pytest.raises(KernelParameterError, match=reason):
+        replace(good, **change)  # type: ignore[arg-type]
+
+
+def test_the_smallest_program(golden: Callable[[str], None]) -> None:
+    golden(bench(matmul((), 2, 2, 2, 2, 2, "contracted free", fixed(4, 2), fixed(4, 2), fixed(4, 2))).futil)

@@ -1,0 +1,145 @@
+"""Reductions: sum, mean, extremes, any and all, with elementwise operations before and after them in the same kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torchcalyx.graph import Node
+from torchcalyx.kernels.access import Operand, row_major, whole
+from torchcalyx.kernels.expr import Value
+from torchcalyx.kernels.fold import FoldOp, accumulator, mean_constant
+from torchcalyx.kernels.numerics import NumberFormat, product
+from torchcalyx.kernels.reader import result_value
+from torchcalyx.kernels.reduce import reduce
+from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.datapath import ELEMENTWISE, supported
+from torchcalyx.select.placing import lane_fit, place_operands
+from torchcalyx.select.tree import Adapt, Tree, expression, grow, products, tree_of
+from torchcalyx.select.view import GraphView
+
+FOLDS: Mapping[str, FoldOp] = {
+    "sum": "add",
+    "mean": "add",
+    "amax": "max",
+    "amin": "min",
+    "any": "max",
+    "all": "min",
+}
+
+
+def _fused(view: GraphView, node: Node) -> Match | Reject:
+    if node.op not in ELEMENTWISE:
+        return Reject(f"{node.op} is not elementwise")
+    problem = supported(view, node)
+    if problem is not None:
+        return problem
+    tree = grow(view, node)
+    heads = [
+        name
+        for name in tree.leaves
+        if view.nodes[name].op in FOLDS and view.nodes[name].shape == node.shape and view.inside(name, tree.names)
+    ]
+    if not heads:
+        return Reject("no reduction of the same shape feeds it alone")
+    return _match(view, view.nodes[heads[-1]], tree, node)
+
+
+def _alone(view: GraphView, node: Node) -> Match | Reject:
+    if node.op not in FOLDS:
+        return Reject(f"{node.op} is not a reduction")
+    return _match(view, node, tree_of(view, set()), node)
+
+
+def _match(view: GraphView, head: Node, after: Tree, root: Node) -> Match | Reject:
+    source = view.args(head)[0]
+    before = tree_of(view, set())
+    if source.op in ELEMENTWISE and supported(view, source) is None and view.inside(source.name, {head.name}):
+        before = grow(view, source)
+    pairs = sum(products(view, n) for n in (*before.nodes, *after.nodes)) * view.lanes
+    if pairs > view.options.multipliers:
+        before = tree_of(view, set())
+    leaves = before.leaves if before.nodes else (source.name,)
+    others = tuple(name for name in after.leaves if name != head.name)
+    covers = (head.name, *(n.name for n in (*before.nodes, *after.nodes)))
+    return Match(covers, (*leaves, *others), lambda b: _Reduction(head, root, before, after, leaves, others).build(b))
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """before: elementwise tree whose root is reduced. after: tree behind the reduction, ending in `root`."""
+
+    head: Node
+    root: Node
+    before: Tree
+    after: Tree
+    leaves: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def build(self, builder: SelectionBuilder) -> Located:
+        """One reduce kernel."""
+        view = builder.view
+        source = view.args(self.head)[0]
+        dims = self.head.attr("dims")
+        assert isinstance(dims, tuple)
+        reduced = tuple(d for d in dims if isinstance(d, int))
+        fmt = view.formats[self.root.name]
+        shape = tuple(s for d, s in enumerate(source.shape) if d not in reduced) or (1,)
+        layout = row_major(shape, builder.lanes)
+        out = Operand(fmt, layout, whole(shape, layout))
+
+        values = [builder.value(name) for name in self.leaves]
+        domain = source.shape or (1,)
+        why = f"{self.head.op} reads {list(domain)}"
+        placed = place_operands(builder, values, domain, tuple(range(len(domain))), lambda operand: None, why)
+        inputs = [(n, v.fmt) for n, v in zip(self.leaves, values, strict=True)]
+        prologue = expression(view, self.before, inputs, self._prologue_format(view, source))
+
+        count = product(domain[d] for d in reduced) if source.shape else 1
+        total = accumulator(FOLDS[self.head.op], result_value(prologue), count)
+        extras = [self._over(builder, name, shape) for name in self.others]
+        extra_order = tuple(range(len(shape)))
+        why = f"{self.head.op} writes {list(shape)}"
+        behind = place_operands(builder, extras, shape, extra_order, lane_fit, why, placed.buffers)
+        epilogue = expression(
+            view,
+            self.after,
+            [(self.head.name, total), *((n, v.fmt) for n, v in zip(self.others, extras, strict=True))],
+            fmt,
+            self._mean(count, total, fmt),
+        )
+        spec = reduce(
+            FOLDS[self.head.op],
+            prologue,
+            placed.operands,
+            reduced if source.shape else (0,),
+            epilogue,
+            out,
+            behind.operands,
+            view.options.multiplier_stages,
+        )
+        buffer = builder.buffer(self.root.name, fmt, layout)
+        builder.call(spec, [*placed.buffers, *behind.buffers], [buffer])
+        access = out.access.reshape(self.root.shape)
+        assert access is not None
+        return Located(buffer, access, fmt)
+
+    def _prologue_format(self, view: GraphView, source: Node) -> NumberFormat:
+        return view.formats[source.name]
+
+    def _mean(self, count: int, total: Value, fmt: NumberFormat) -> dict[str, Adapt] | None:
+        if self.head.op != "mean":
+            return None
+        integer, frac = mean_constant(count, total, fmt)
+        return {self.head.name: lambda b, place: b.scale_by(place[self.head.name], integer, frac)}
+
+    def _over(self, builder: SelectionBuilder, name: str, shape: tuple[int, ...]) -> Located:
+        """Another operand of the trailing tree, over the kept dimensions."""
+        value = builder.value(name)
+        access = value.access.expand(self.root.shape).reshape(shape)
+        assert access is not None, "only dimensions of size 1 are dropped"
+        return Located(value.buffer, access, value.fmt)
+
+
+RULES = (Rule("reduction with epilogue", _fused), Rule("reduction", _alone))
