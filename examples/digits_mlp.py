@@ -1,7 +1,8 @@
 """A network trained on images of handwritten digits a moment ago, run as simulated hardware.
 
-Trains a 64-32-10 ReLU network on scikit-learn's bundled 8x8 digits, compiles it in 16 and in 8 bits, sends every
-test image through the RTL and compares it with the software model (must agree to the bit) and with PyTorch (accuracy).
+Trains a 64-32-10 ReLU network on scikit-learn's bundled 8x8 digits, compiles it in 16 and in 8 bits and
+sends every test image through the RTL, which must agree to the bit with the software model and nearly
+reach PyTorch's accuracy.
 
     python examples/digits_mlp.py
 

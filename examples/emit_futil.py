@@ -2,7 +2,8 @@
 
     python examples/emit_futil.py [DIRECTORY]
 
-Writes `design.futil`, the Verilog that the Calyx compiler makes of it, memory contents, a test bench and a README.
+The folder holds `design.futil`, the Verilog that the Calyx compiler makes of it, the memories' contents, a
+test bench and a README with the commands that run it.
 """
 
 from __future__ import annotations

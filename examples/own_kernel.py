@@ -1,7 +1,7 @@
-"""A kernel and a rule of one's own, without touching the package: a running sum over time, a word of channels a cycle.
+"""A kernel and a rule of one's own, without touching the package: a running sum over time.
 
-The rules in `Options.rules` are tried before the built-in ones, so this is also how a kernel is replaced by a better
-one. The numbers (1) to (6) are the steps of `kernels/README.md`.
+The rules in `Options.rules` are tried before the built-in ones, so this is also how a kernel is replaced by
+a better one. The numbers (1) to (6) are the steps of `kernels/README.md`.
 
     python examples/own_kernel.py
 """
@@ -19,9 +19,11 @@ import torchcalyx
 from torchcalyx.graph import Node
 from torchcalyx.kernels.access import Operand, row_major, whole
 from torchcalyx.kernels.contract import Cost, Emulated, KernelParameterError, Port
+from torchcalyx.kernels.engine_spec import EngineSpec
 from torchcalyx.kernels.expr import Value, narrowing
 from torchcalyx.kernels.hw import Component, Program, digest
 from torchcalyx.kernels.loops import Loop, Nest
+from torchcalyx.kernels.numerics import IntArray
 from torchcalyx.kernels.stage import Stage, read_operand, reading_mode, writing_refusal
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
@@ -73,21 +75,21 @@ class RunningSum:  # (1) a frozen dataclass: equal parameters are one component
         """One adder and one accumulator a lane."""
         return Cost(adders=self.y.layout.lanes, register_bits=self.y.layout.lanes * self.total.width)
 
-    def emulate(self, x: np.ndarray) -> Emulated:  # (4) the meaning, to the bit
+    def emulate(self, *arrays: IntArray) -> Emulated:  # (4) the meaning, to the bit
         """Stored integers (rows, columns) of each memory in and out."""
-        sums, saturated = self.stage.expr.emulate([np.cumsum(self.x.access.read(x), axis=0)])
+        sums, saturated = self.stage.expr.emulate([np.cumsum(self.x.access.read(arrays[0]), axis=0)])
         y = np.zeros((self.y.layout.rows, self.y.layout.cols), dtype=np.int64)
         self.y.access.write(y, sums)
         return Emulated((y,), saturated)
 
-    def build(self, prog: Program, words: Mapping[str, int], engine: None) -> Component:  # (5) the hardware
-        """One accumulator a lane; it starts again where time starts again."""
+    def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
+        """(5) The hardware: one accumulator a lane, which starts again where time starts again."""
         name = f"running_sum_{digest((self, sorted(words.items())))}"
         if found := prog.find(name):
             return found
         c = prog.component(name, latency=self.cycles())
         x, y = (c.memory_ref(port.name, port.operand.width, words[port.name]) for port in self.ports())
-        step = c.run(self.stage.steps, 1 + self.stage.depth)  # 1 while the loops run, 0 while the pipeline empties
+        step = c.run(self.stage.steps, 1 + self.stage.depth)  # 1 while the loops run
         nest = Nest(c, [loop.size for loop in self.stage.loops], step)
         elements = read_operand(c, nest, self.stage.loops, self.x, x, vector=True)
         valid, begins = c.delay(step, 1), c.delay(nest.first(1), 1)  # data come one cycle after their step
@@ -101,7 +103,7 @@ class RunningSum:  # (1) a frozen dataclass: equal parameters are one component
         return c
 
 
-def running_sum(view: GraphView, node: Node) -> Match | Reject:  # (6) when it applies, and how it is connected
+def running_sum(view: GraphView, node: Node) -> Match | Reject:  # (6) when it applies, what it connects
     """Rule for a running sum over the first of two axes."""
     if node.op != "cumsum" or len(node.shape) != 2 or node.attr("dim") != 0 or node.shape[1] == 1:
         return Reject(f"{node.op} of shape {list(node.shape)} is no running sum over rows of channels")
@@ -110,7 +112,7 @@ def running_sum(view: GraphView, node: Node) -> Match | Reject:  # (6) when it a
         layout = row_major(node.shape, builder.lanes)
         value = builder.value(node.args[0])
         if reading_mode(builder.operand(value), 1) != "vector":
-            value = builder.relayout(value, layout, node.shape, "the running sum reads a word of channels a cycle")
+            value = builder.relayout(value, layout, node.shape, "it is read a word of channels a cycle")
         out = Operand(view.formats[node.name], layout, whole(node.shape, layout))
         buffer = builder.buffer(node.name, out.fmt, layout)
         builder.call(RunningSum(builder.operand(value), out), [value.buffer], [buffer])

@@ -64,17 +64,21 @@ def row_major(shape: Sequence[int], lanes: int) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Affine map from loop indices to an element of a buffer.
+    """Affine map from loop indices to an element of a buffer, possibly with constant padding around it.
 
     sizes: trip counts of the loop dimensions. offsets[a] + sum(index[d] * steps[a][d]) is the row (a = 0) and the column (a = 1).
+    Further axes are guards: where coordinate 2 + i leaves 0 .. limits[i] - 1 no memory is read and the element is `fill`, a stored
+    integer of the buffer's format (so padding is a view, too).
     """
 
     sizes: tuple[int, ...]
     offsets: tuple[int, ...]
     steps: tuple[tuple[int, ...], ...]
+    limits: tuple[int, ...] = ()
+    fill: int = 0
 
     def indices(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """Row and column index arrays, each broadcastable to `sizes`."""
+        """One index array per axis (row, column, guards), each broadcastable to `sizes`."""
         grids = np.indices(self.sizes, dtype=np.int64, sparse=True)
         result = []
         for offset, steps in zip(self.offsets, self.steps, strict=True):
@@ -87,38 +91,94 @@ class Access:
 
     def read(self, array: IntArray) -> IntArray:
         """Elements of a (rows, cols) array in loop order, shape `sizes`."""
-        return np.broadcast_to(np.asarray(array)[self.indices()], self.sizes)
+        row, column, *_ = self.indices()
+        if not self.limits:
+            return np.broadcast_to(np.asarray(array)[row, column], self.sizes)
+        inside = self.inside()
+        picked = np.asarray(array)[np.where(inside, row, 0), np.where(inside, column, 0)]
+        return np.broadcast_to(np.where(inside, picked, self.fill), self.sizes)
+
+    def inside(self) -> npt.NDArray[np.bool_]:
+        """Where the element lies in memory, not in the padding; broadcastable to `sizes`."""
+        result = np.ones((1,) * len(self.sizes), dtype=bool)
+        for coordinate, limit in zip(self.indices()[2:], self.limits, strict=True):
+            result = result & (coordinate >= 0) & (coordinate < limit)
+        return result
+
+    def memory_indices(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Row and column of every element that lies in memory, one-dimensional."""
+        row, column, *_ = self.indices()
+        inside, row, column, _ = np.broadcast_arrays(self.inside(), row, column, np.empty(self.sizes))
+        return row[inside], column[inside]
 
     def write(self, array: IntArray, values: IntArray) -> None:
-        """Store `values` of shape `sizes` into a (rows, cols) array."""
+        """Store `values` of shape `sizes` into a (rows, cols) array; an access with guards cannot be written."""
+        if self.limits:
+            raise ValueError("an access with padding is not written")
         array[self.indices()] = values
 
     def column(self, dim: int) -> tuple[int, ...]:
-        """(row, column) steps of one loop dimension."""
+        """Steps of one loop dimension: (row, column, guards...)."""
         return tuple(steps[dim] for steps in self.steps)
+
+    def over(self, sizes: tuple[int, ...], steps: tuple[tuple[int, ...], ...]) -> Access:
+        """The same buffer and guards from other loop dimensions: one row of steps per axis."""
+        return replace(self, sizes=sizes, steps=steps)
 
     def permute(self, dims: tuple[int, ...]) -> Access:
         """Loop dimensions in another order."""
-        return replace(
-            self,
-            sizes=tuple(self.sizes[d] for d in dims),
-            steps=tuple(tuple(s[d] for d in dims) for s in self.steps),
+        return self.over(
+            tuple(self.sizes[d] for d in dims), tuple(tuple(s[d] for d in dims) for s in self.steps)
         )
 
     def slice(self, starts: tuple[int, ...], strides: tuple[int, ...], sizes: tuple[int, ...]) -> Access:
         """Index d runs over starts[d] + i * strides[d], i < sizes[d] (a negative stride flips)."""
-        return Access(
-            sizes,
-            tuple(
+        return replace(
+            self,
+            sizes=sizes,
+            offsets=tuple(
                 o + sum(st * s for st, s in zip(starts, steps, strict=True))
                 for o, steps in zip(self.offsets, self.steps, strict=True)
             ),
-            tuple(tuple(s * k for s, k in zip(steps, strides, strict=True)) for steps in self.steps),
+            steps=tuple(tuple(s * k for s, k in zip(steps, strides, strict=True)) for steps in self.steps),
         )
 
     def unsqueeze(self) -> Access:
         """A last loop dimension of size 1 added."""
-        return Access((*self.sizes, 1), self.offsets, tuple((*steps, 0) for steps in self.steps))
+        return self.over((*self.sizes, 1), tuple((*steps, 0) for steps in self.steps))
+
+    def pad(self, before: Sequence[int], after: Sequence[int], fill: int) -> Access | None:
+        """`before` and `after` more elements of value `fill` on each dimension; None when it has padding of another value.
+
+        Dimensions with padding get a guard: their index, shifted, must lie within the present size.
+        """
+        padded = [d for d in range(len(self.sizes)) if before[d] or after[d]]
+        if self.limits and padded and fill != self.fill:
+            return None
+        rank = len(self.sizes)
+        shifted = tuple(
+            o - sum(b * s for b, s in zip(before, steps, strict=True))
+            for o, steps in zip(self.offsets, self.steps, strict=True)
+        )
+        guards = tuple(tuple(int(d == g) for d in range(rank)) for g in padded)
+        return Access(
+            tuple(n + b + a for n, b, a in zip(self.sizes, before, after, strict=True)),
+            (*shifted, *(-before[g] for g in padded)),
+            (*self.steps, *guards),
+            (*self.limits, *(self.sizes[g] for g in padded)),
+            fill if padded else self.fill,
+        )
+
+    def window(self, dim: int, size: int, stride: int = 1, dilation: int = 1) -> Access:
+        """Dimension `dim` becomes (positions of a sliding window) in place, and its taps a new last dimension.
+
+        Index dim runs over `stride` times the position plus `dilation` times the tap.
+        """
+        positions = (self.sizes[dim] - dilation * (size - 1) - 1) // stride + 1
+        return self.over(
+            (*self.sizes[:dim], positions, *self.sizes[dim + 1 :], size),
+            tuple((*s[:dim], s[dim] * stride, *s[dim + 1 :], s[dim] * dilation) for s in self.steps),
+        )
 
     def expand(self, shape: tuple[int, ...]) -> Access:
         """Broadcast to `shape` by numpy's rules (leading dimensions added, size 1 repeated)."""
@@ -127,7 +187,7 @@ class Access:
         steps = tuple(
             (0,) * extra + tuple(s if k else 0 for s, k in zip(row, kept, strict=True)) for row in self.steps
         )
-        return Access(shape, self.offsets, steps)
+        return self.over(shape, steps)
 
     def reshape(self, shape: tuple[int, ...]) -> Access | None:
         """The same elements, row-major, under other loop dimensions; None when no affine map exists."""
@@ -149,7 +209,7 @@ class Access:
                 pending.insert(0, (available // size, tuple(c * size for c in column)))
         columns.reverse()
         steps = tuple(tuple(column[a] for column in columns) for a in range(len(self.offsets)))
-        return Access(shape, self.offsets, steps)
+        return self.over(shape, steps)
 
     def coalesce(self) -> Access:
         """Size-1 loop dimensions dropped and neighbours merged where one affine step serves both."""
@@ -166,7 +226,7 @@ class Access:
                 sizes.append(size)
                 columns.append(column)
         steps = tuple(tuple(column[a] for column in columns) for a in range(len(self.offsets)))
-        return Access(tuple(sizes), self.offsets, steps)
+        return self.over(tuple(sizes), steps)
 
 
 def whole(shape: Sequence[int], layout: Layout) -> Access:

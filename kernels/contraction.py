@@ -161,7 +161,7 @@ def _rebuilt(
         access = operand.access
         sizes = tuple(product(access.sizes[d] for d in dims) for dims in kept)
         steps = tuple(tuple(s[_stepping(access, dims)] for dims in kept) for s in access.steps)
-        return Operand(operand.fmt, operand.layout, Access(sizes, access.offsets, steps))
+        return Operand(operand.fmt, operand.layout, access.over(sizes, steps))
 
     new_right = rebuild(right, [last - 1]) if right else None
     return rebuild(left, rows), new_right, tuple(rebuild(e, rows) for e in extras), rebuild(out, rows)

@@ -10,14 +10,18 @@ from .stage import coalesce, positions
 
 
 def split_domain(
-    operands: Sequence[Operand], reduced: tuple[int, ...], results: Sequence[Operand]
+    operands: Sequence[Operand],
+    reduced: tuple[int, ...],
+    results: Sequence[Operand],
+    *,
+    ordered: bool = False,
 ) -> Iterator[tuple[tuple[Access, ...], int, bool]]:
     """Equal domains for a fold of dimensions: (accesses, number of kept dimensions, other lanes).
 
     operands loop over the whole domain, `results` over the kept dimensions in their order. In the accesses
     the kept dimensions come first; folded ones are sorted by the first operand's steps, then each of them
-    in turn stands last (`other lanes` after the first). Both kinds have at least one dimension. Raises
-    KernelParameterError when the dimensions do not fit together.
+    in turn stands last (`other lanes` after the first), or, with `ordered`, they keep their order. Both
+    kinds have at least one dimension. Raises KernelParameterError when the dimensions do not fit together.
     """
     sizes = operands[0].access.sizes if operands else ()
     if not operands or any(o.access.sizes != sizes for o in operands):
@@ -32,7 +36,7 @@ def split_domain(
                 f"folding dimensions {reduced} of {sizes} leaves {shape}, a result has {result.access.sizes}"
             )
     steps = positions(operands[0])[1]
-    order = tuple(sorted(reduced, key=lambda d: -abs(steps[d])))
+    order = tuple(sorted(reduced) if ordered else sorted(reduced, key=lambda d: -abs(steps[d])))
     folded = _at_least_one(coalesce([o.access.permute(order) for o in operands]))
     plain = [o.access.permute(kept) for o in operands] + [r.access for r in results]
     merged = coalesce(plain)
@@ -40,7 +44,7 @@ def split_domain(
     forms = [merged, tuple(plain)] if shape and merged[0].sizes != shape else [merged]
     for form in forms:
         form = _at_least_one(form)
-        for last in range(len(folded[0].sizes) - 1, -1, -1):
+        for last in range(len(folded[0].sizes) - 1, -1, -1)[: 1 if ordered else None]:
             turned = (*(d for d in range(len(folded[0].sizes)) if d != last), last)
             parts = [
                 _joined(k, f.permute(turned)) for k, f in zip(form[: len(operands)], folded, strict=True)
@@ -51,9 +55,9 @@ def split_domain(
 def _at_least_one(accesses: Sequence[Access]) -> tuple[Access, ...]:
     if accesses[0].sizes:
         return tuple(accesses)
-    return tuple(Access((1,), a.offsets, tuple((0,) for _ in a.steps)) for a in accesses)
+    return tuple(a.over((1,), tuple((0,) for _ in a.steps)) for a in accesses)
 
 
 def _joined(kept: Access, folded: Access) -> Access:
     steps = tuple(k + f for k, f in zip(kept.steps, folded.steps, strict=True))
-    return Access(kept.sizes + folded.sizes, kept.offsets, steps)
+    return kept.over(kept.sizes + folded.sizes, steps)

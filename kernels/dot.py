@@ -91,6 +91,8 @@ class Dot:
             return f"left operand and output have {lanes} and {out.layout.lanes} lanes"
         if columns < 1 or lanes % columns:
             return f"{columns} columns do not divide the {lanes} lanes of a word"
+        if left.access.limits:
+            return "left operand: it is padded"
         mode = reading_mode(left, len(sizes) - 1)
         if mode != "vector":
             reason = "its words do not begin at k = 0" if mode == "splat" else mode.removeprefix("no: ")

@@ -69,7 +69,7 @@ def exists(
 
 
 def row_steps(c: Component, start: Signal, rows: int) -> tuple[Signal, Signal]:
-    """(step, row): `rows` steps from each `start` on, with the row of each; starts are as far apart or more."""
+    """(step, row): `rows` steps from each `start` on, with the row of each; starts come no faster."""
     if rows == 1:
         return start, c.const(0, 1)
     bits = index_bits(rows)

@@ -51,6 +51,8 @@ def feed_of(operand: Operand, free_dim: int, k_dim: int, count: int) -> Feed:
 
 def feed_refusal(side: str, operand: Operand, free_dim: int, k_dim: int, count: int) -> str | None:
     """Why neither feed can supply `count` rows or columns from this memory (None: one can)."""
+    if operand.access.limits:
+        return f"{side} operand: it is padded, which the array's feeds cannot mask"
     if reading_mode(operand, k_dim) == "vector":
         return None
     free = reading_mode(operand, free_dim)

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .numerics import NumberFormat, index_bits
+from .numerics import NumberFormat, bits_for_range, index_bits
 
 try:
     import calyx.builder as cb
@@ -66,6 +66,13 @@ PRIMITIVES: Mapping[str, str] = {
     "  wire signed [OW-1:0] one = 1;\n"
     "  wire signed [OW-1:0] least = one <<< (OW - 1);\n"
     "  assign out = (top == 0 || top == -1) ? low : (wide < 0 ? least : ~least);\n}",
+    # Zeros before the first one of an N-bit number.
+    "tc_clz": "comb primitive tc_clz[IW, N, OW](@data in: IW) -> (out: OW) {\n"
+    "  logic [OW-1:0] count;\n  integer i;\n"
+    "  always_comb begin\n    count = N;\n"
+    "    for (i = 0; i < N; i = i + 1) if (in[i]) count = N - 1 - i;\n  end\n  assign out = count;\n}",
+    "tc_shlv": f"comb primitive tc_shlv[LW, RW, OW]{_DATA2} -> (out: OW) {{\n"
+    "  wire signed [OW-1:0] wide = $signed(left);\n  assign out = wide <<< right;\n}",
     "pipe": "primitive pipe[W, N](@data in: W, @clk clk: 1, @reset reset: 1) -> (@stable out: W) {\n"
     "  logic [W-1:0] stage [0:N-1];\n  integer i;\n"
     "  always_ff @(posedge clk) begin\n"
@@ -103,8 +110,11 @@ class Program:
     """One Calyx program under construction: components by name and the inline primitives they use."""
 
     def __init__(self) -> None:
+        if not hasattr(cb.TLS, "groups"):  # the builder sets its thread-local state up in one thread only
+            cb.TLS.groups = []
         self.builder = cb.Builder()
         self._used: set[str] = set()
+        self._tables: dict[str, str] = {}
         self._components: dict[str, Component] = {}
 
     def component(self, name: str, latency: int | None = None) -> Component:
@@ -128,6 +138,13 @@ class Program:
         if primitive in PRIMITIVES:
             self._used.add(primitive)
 
+    def table(self, words: Sequence[int], first: int, width: int) -> str:
+        """Name of a primitive that looks up words[in - first], two's complement of `width` bits."""
+        name = f"rom_{digest((tuple(words), first, width))}"
+        text = _table_text(name, words, first, width)
+        assert self._tables.setdefault(name, text) == text, f"two tables share the name {name}"
+        return name
+
     def text(self) -> str:
         """The whole program: imports, inline primitives, components."""
         self.builder.import_("primitives/memories/seq.futil")
@@ -136,7 +153,8 @@ class Program:
             component.finish()
         program = self.builder.program
         imports = "\n".join(i.doc() for i in program.imports)
-        primitives = "\n".join(PRIMITIVES[name] for name in PRIMITIVES if name in self._used)
+        own = [PRIMITIVES[name] for name in PRIMITIVES if name in self._used]
+        primitives = "\n".join([*own, *self._tables.values()])
         components = "\n".join(c.doc() for c in program.components)
         return f"{imports}\n{primitives}\n{components}\n"
 
@@ -350,6 +368,21 @@ class Component:
             return self.resize(rounded, width)
         return self._op("tc_clip", (rounded.width, width), width, in_=rounded)
 
+    # ---- tables --------------------------------------------------------------------------------------------------
+    def rom(self, index: Signal, words: Sequence[int], first: int, width: int) -> Signal:
+        """words[index - first] for a signed index; zero where there is no such word."""
+        kind = self.program.table(words, first, width)
+        bits = bits_for_range(first, first + len(words) - 1)
+        return self._op(kind, (bits, width), width, in_=self.resize(index, bits))
+
+    def leading_zeros(self, value: Signal, bits: int, width: int) -> Signal:
+        """Zeros before the first one of the low `bits` bits."""
+        return self._op("tc_clz", (value.width, bits, width), width, in_=value)
+
+    def shift_by(self, value: Signal, count: Signal, width: int) -> Signal:
+        """value * 2**count in `width` bits."""
+        return self._op("tc_shlv", (value.width, count.width, width), width, left=value, right=count)
+
     # ---- registers -------------------------------------------------------------------------------------------------
     def delay(self, value: Signal, cycles: int) -> Signal:
         """`value` of `cycles` cycles ago (zero after reset)."""
@@ -529,6 +562,19 @@ class Instance:
     def get(self, port: str) -> Signal:
         """An output port."""
         return Signal(f"{self.cell}.{port}", self.child._outputs[port])
+
+
+def _table_text(name: str, words: Sequence[int], first: int, width: int) -> str:
+    """A lookup table as a primitive; braces are not allowed in its body."""
+    bits, mask = bits_for_range(first, first + len(words) - 1), (1 << width) - 1
+    cases = "\n".join(
+        f"    {bits}'d{(first + i) & ((1 << bits) - 1)}: word = {width}'d{word & mask};" for i, word in enumerate(words)
+    )
+    return (
+        f"comb primitive {name}[IW, OW](@data in: IW) -> (out: OW) {{\n  logic [{width - 1}:0] word;\n"
+        f"  always_comb begin\n    case (in)\n{cases}\n    default: word = {width}'d0;\n    endcase\n  end\n"
+        "  assign out = word;\n}"
+    )
 
 
 def digest(value: object) -> str:

@@ -18,8 +18,12 @@ from .hw import Component, Program, Signal, digest
 STAGE = 6
 """Delay units of one pipeline stage: bias addition, ReLU and requantisation just fit."""
 
-_UNITS = {"in": 0, "const": 0, "scale": 0, "floor": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1, "quant": 3}
+_UNITS = {
+    "in": 0, "const": 0, "scale": 0, "floor": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1,
+    "quant": 3, "clz": 3, "shl": 3,
+}  # fmt: skip
 _CARRY = 2
+_ADDRESS_OF_A_GATE = 6  # address bits of a table that is one level of logic
 
 
 def signed_digits(integer: int) -> tuple[tuple[int, int], ...]:
@@ -133,6 +137,9 @@ def _operation(op: Op) -> Make:
         "or": lambda c, s: c.or_(c.resize(s[0], width), c.resize(s[1], width)),
         "xor": lambda c, s: c.xor(c.resize(s[0], width), c.resize(s[1], width)),
         "not": lambda c, s: c.not_(c.resize(s[0], width)),
+        "rom": lambda c, s: c.rom(s[0], op.table, op.param, width),
+        "clz": lambda c, s: c.leading_zeros(s[0], op.param, width),
+        "shl": lambda c, s: c.shift_by(s[0], s[1], width),
         "select": lambda c, s: c.mux(c.slice(s[0], 0, 1), c.resize(s[1], width), c.resize(s[2], width)),
     }
     return table[op.name]
@@ -141,6 +148,8 @@ def _operation(op: Op) -> Make:
 def _units(expr: Expr, op: Op) -> int:
     if op.name in ("min", "max") and any(expr.ops[a].name == "const" for a in op.args):
         return 1  # ReLU and clamp: a comparison with a constant is short
+    if op.name == "rom":
+        return min(STAGE, 1 + max(0, (len(op.table) - 1).bit_length() - _ADDRESS_OF_A_GATE))
     return _UNITS.get(op.name, _CARRY)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from .access import Operand
 from .expr import Expr, Value, value_of
@@ -11,6 +12,9 @@ from .hw import Component, Instance, Memory, Signal
 from .lane import lane_component, latency
 from .loops import Loop, Nest
 from .stage import connect_pairs, read_operand, reading_mode
+
+LaneRole: TypeAlias = Literal["kept", "folded", "single"]
+"""What the lanes of a word run over in a fold: the last kept dimension, the last folded one, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)

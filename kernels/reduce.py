@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -40,13 +39,11 @@ from .hw import Component, Program, Signal, digest
 from .lane import operand_widths
 from .loops import Loop, Nest
 from .numerics import IntArray, ceil_div, product
-from .reader import Reader, result_value
+from .reader import LaneRole, Reader, result_value
 from .stage import Stage, word_loops
 
 __all__ = ["LaneRole", "Reduce", "accumulator", "mean_constant", "reduce", "refusal"]
 
-LaneRole: TypeAlias = Literal["kept", "folded", "single"]
-"""What the lanes of a word run over: the last kept dimension, the last folded one, or nothing."""
 _ROLES: tuple[LaneRole, ...] = ("kept", "folded", "single")
 _OTHER_ROLES: tuple[LaneRole, ...] = ("folded",)
 

@@ -122,9 +122,9 @@ def grouped(access: Access, groups: Sequence[Sequence[int]] | None) -> Access:
     """The access over merged dimensions (None: each is its own group); a dimension of size 1 has step 0."""
     groups = [[d] for d in range(len(access.sizes))] if groups is None else groups
     if not groups:
-        return Access((1,), access.offsets, tuple((0,) for _ in access.steps))
+        return access.over((1,), tuple((0,) for _ in access.steps))
     sizes = tuple(product(access.sizes[d] for d in g) for g in groups)
     steps = tuple(
         tuple(row[g[-1]] if n > 1 else 0 for g, n in zip(groups, sizes, strict=True)) for row in access.steps
     )
-    return Access(sizes, access.offsets, steps)
+    return access.over(sizes, steps)

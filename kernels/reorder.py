@@ -19,9 +19,9 @@ from .engine_spec import EngineSpec
 from .expr import Expr, narrowing
 from .hw import Component, Program, digest
 from .lane import lane_component, latency
-from .loops import Nest
+from .loops import Loop, Nest
 from .numerics import IntArray, product
-from .stage import Stage, element_lanes, positions, word_loops, writing_refusal
+from .stage import Stage, read_operand, word_loops, writing_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,9 @@ class Reorder:
         step = c.run(product(sizes), self.depth)
         x = c.memory_ref("x", self.source.width, words["x"])
         y = c.memory_ref("y", self.out.width, words["y"])
+        loops = [Loop(size, dim) for dim, size in enumerate(self.source.access.sizes)]
         nest = Nest(c, self.source.access.sizes, step)
-        base, steps = positions(self.source)
-        address, place = nest.digit_pointer(steps, base, lanes, x.address_bits)
-        choices = element_lanes(c, self.source, c.read(x, address, step))
-        raw = c.select(choices, c.delay(place, 1))
+        raw = read_operand(c, nest, loops, self.source, x, vector=False)[0]
         lane = c.instance(lane_component(prog, self.expr)).drive(i0=c.resize(raw, self.expr.inputs[0].width))
         word, full = assemble(c, lane.get("y"), c.delay(step, self.depth), sizes[-1], lanes)
         stage = Stage(

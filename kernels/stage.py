@@ -16,7 +16,7 @@ from .expr import Expr
 from .hw import Component, Instance, Memory, Signal
 from .lane import lane_component, latency
 from .loops import Loop, Nest
-from .numerics import product
+from .numerics import bits_for_range, product
 
 
 def positions(operand: Operand) -> tuple[int, tuple[int, ...]]:
@@ -33,8 +33,10 @@ def reading_mode(operand: Operand, lane_dim: int) -> str:
     "vector" (aligned words), "splat" (one element a word), or the reason why neither works, beginning with "no: ".
     """
     lanes = operand.layout.lanes
-    row_step, column_step = operand.access.column(lane_dim)
+    row_step, column_step, *guard_steps = operand.access.column(lane_dim)
     size = operand.access.sizes[lane_dim]
+    if size > 1 and any(guard_steps) and not _pads_whole_words(operand, lane_dim):
+        return f"no: it is padded along loop dimension {lane_dim} in the middle of words"
     if size == 1 or (row_step, column_step) == (0, 0):
         base, steps = positions(operand)
         others = [s for d, s in enumerate(steps) if d != lane_dim]
@@ -49,12 +51,25 @@ def reading_mode(operand: Operand, lane_dim: int) -> str:
     return "vector"
 
 
+def _pads_whole_words(operand: Operand, lane_dim: int) -> bool:
+    """Whether every guard that moves with the lanes changes at word boundaries only."""
+    access, lanes = operand.access, operand.layout.lanes
+    for offset, steps, limit in zip(access.offsets[2:], access.steps[2:], access.limits, strict=True):
+        others = [s for d, s in enumerate(steps) if d != lane_dim]
+        moves = steps[lane_dim] != 0
+        if moves and (steps[lane_dim] != 1 or any(v % lanes for v in (offset, limit, *others))):
+            return False
+    return True
+
+
 def writing_refusal(operand: Operand, lane_dim: int) -> str | None:
     """Why a stage cannot write the operand word by word (None: it can).
 
     The last word of a row may be written whole only when what lies behind the row is padding or a later row's own words.
     """
     size, lanes = operand.access.sizes[lane_dim], operand.layout.lanes
+    if operand.access.limits:
+        return "an access with padding is not written"
     mode = reading_mode(operand, lane_dim)
     if mode.startswith("no: "):
         return mode.removeprefix("no: ")
@@ -167,16 +182,41 @@ def read_operand(
     """
     lanes = operand.layout.lanes
     base, steps = strides(operand, loops)
+    inside = inside_guards(c, nest, loops, operand.access)
+    # Outside of its guards the pointer may lie beyond the memory: the read is off there.
+    enable = nest.step if inside is None else c.and_(nest.step, inside)
     if vector:
         address = _word_pointer(nest, steps, base, lanes, memory.address_bits)
-        return element_lanes(c, operand, c.read(memory, address, nest.step))
-    if all(s % lanes == 0 for s in steps):  # always the same lane
+        found = element_lanes(c, operand, c.read(memory, address, enable))
+    elif all(s % lanes == 0 for s in steps):  # always the same lane
         address = _word_pointer(nest, steps, base - base % lanes, lanes, memory.address_bits)
-        word = element_lanes(c, operand, c.read(memory, address, nest.step))
-        return [word[base % lanes]] * lanes
-    address, lane = nest.digit_pointer(steps, base, lanes, memory.address_bits)
-    word = element_lanes(c, operand, c.read(memory, address, nest.step))
-    return [c.select(word, c.delay(lane, 1))] * lanes
+        word = element_lanes(c, operand, c.read(memory, address, enable))
+        found = [word[base % lanes]] * lanes
+    else:
+        address, lane = nest.digit_pointer(steps, base, lanes, memory.address_bits)
+        word = element_lanes(c, operand, c.read(memory, address, enable))
+        found = [c.select(word, c.delay(lane, 1))] * lanes
+    if inside is None:
+        return found
+    late, fill = c.delay(inside, 1), c.const(operand.access.fill, operand.fmt.signed_width)
+    if vector:
+        return [c.mux(late, lane, fill) for lane in found]
+    return [c.mux(late, found[0], fill)] * lanes
+
+
+def inside_guards(c: Component, nest: Nest, loops: Sequence[Loop], access: Access) -> Signal | None:
+    """1 in a step whose element lies in memory, not in the padding; None when every element does."""
+    result: Signal | None = None
+    for offset, steps, limit in zip(access.offsets[2:], access.steps[2:], access.limits, strict=True):
+        reach = [s * (n - 1) for s, n in zip(steps, access.sizes, strict=True)]
+        low, high = offset + sum(min(r, 0) for r in reach), offset + sum(max(r, 0) for r in reach)
+        if low >= 0 and high < limit:
+            continue
+        strides = [steps[loop.dim] * loop.scale for loop in loops]
+        coordinate = nest.pointer(strides, offset, bits_for_range(low, max(high, limit)))
+        valid = c.below(coordinate, limit)  # a negative coordinate is a large unsigned number
+        result = valid if result is None else c.and_(result, valid)
+    return result
 
 
 def element_lanes(c: Component, operand: Operand, word: Signal) -> list[Signal]:
@@ -227,6 +267,6 @@ def coalesce(accesses: Sequence[Access]) -> tuple[Access, ...]:
             groups.append([dim])
     sizes = tuple(product(accesses[0].sizes[d] for d in group) for group in groups)
     return tuple(
-        Access(sizes, a.offsets, tuple(tuple(steps[group[-1]] for group in groups) for steps in a.steps))
+        a.over(sizes, tuple(tuple(steps[group[-1]] for group in groups) for steps in a.steps))
         for a in accesses
     )

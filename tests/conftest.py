@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests import tally
 from torchcalyx import toolchain
 from torchcalyx.errors import ToolNotFound
 
@@ -56,3 +58,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text == path.read_text(), f"differs from {path}: review, then rewrite it with --update-golden"
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def tallied(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Attach what a test compared to its report, so that the sum survives parallel workers."""
+    tally.COUNTS.clear()
+    yield
+    request.node.user_properties.append(("tally", dict(tally.COUNTS)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much simulated hardware was compared: every comparison is an assertion, so failures end their test."""
+    totals: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") == "teardown":
+                for key, value in report.user_properties:
+                    if key == "tally":
+                        totals.update(value)
+    line = "simulated hardware: {} vectors equal to the software model, {} calls of exactly the predicted cycles"
+    terminalreporter.write_line(line.format(totals["vectors"], totals["cycles"]))

@@ -22,10 +22,11 @@ LAYERS: dict[str, int] = {
         (
             "errors",
             "kernels",
-            "graph design options plan",
-            "emit reference toolchain programs cache install doctor simulate save report",
-            "capture normalize normalform typerules quantize select rules match",
-            "compiled api",
+            "graph design options selection plan",
+            "emit emulate reference toolchain programs cache install doctor simulate save report host tables comparison "
+            "explain check bundle",
+            "capture normalize normalform typerules ranges quantize select rules match",
+            "pipeline compiled api",
             "backend cli factory __main__",
         )
     )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import torchcalyx
+from tests.tally import count
 from torchcalyx import api
 from torchcalyx.comparison import Comparison, ValueComparison, compare_value
 from torchcalyx.graph import Source
@@ -57,6 +58,7 @@ def test_outputs_and_layers_agree_also_where_memories_are_shared() -> None:
     assert all(v.differing == 0 for v in (*found.outputs, *found.layers))
     assert found.predicted_cycles == found.simulated_cycles == hw.cycles
     assert found.layers_cycles is not None and len(set(found.layers_cycles)) == 1
+    count(vectors=2, cycles=2)
     assert hw.report().simulated_cycles == hw.cycles
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -15,8 +16,10 @@ import torch
 from torch import Tensor, fx, nn
 
 import torchcalyx
-from torchcalyx import api, compiled
-from torchcalyx.errors import InputError, OptionsError, UnsupportedOpError
+from tests.tally import count
+from torchcalyx import api, bundle, compiled
+from torchcalyx.emulate import EmulationResult
+from torchcalyx.errors import InputError, MismatchError, OptionsError, UnsupportedOpError
 
 needs_tools = pytest.mark.needs("calyx", "verilator")
 needs_icarus = pytest.mark.needs("calyx", "icarus")
@@ -29,6 +32,12 @@ def mlp(seed: int = 0) -> nn.Module:
 
 def compile_small(module: Any, *inputs: Any, **options: Any) -> torchcalyx.CompiledModule:
     return torchcalyx.compile(module, inputs, **{"multipliers": 4, **options})
+
+
+@pytest.fixture(scope="module")
+def small() -> torchcalyx.CompiledModule:
+    """The compiled `mlp`, for tests that change nothing."""
+    return compile_small(mlp(), torch.randn(2, 6))
 
 
 class TwoInputs(nn.Module):
@@ -76,6 +85,7 @@ def test_hardware_equals_the_software_model_and_nears_torch() -> None:
         assert torch.allclose(result, module(x), atol=1e-3)
     run = hw.simulate(x)
     assert run.cycles == hw.cycles and torch.equal(run.outputs, result)
+    count(vectors=2, cycles=1)
     assert hw.report().simulated_cycles == hw.cycles
     assert "module main" in hw.verilog and "component main" in hw.futil
 
@@ -146,16 +156,17 @@ def test_a_failed_first_call_leaves_the_next_one_free() -> None:
     ],
     ids=["shape", "dtype", "none", "many", "kind"],
 )
-def test_other_inputs_are_refused(args: tuple[Any, ...], message: str) -> None:
-    hw = compile_small(mlp(), torch.randn(2, 6))
-    for call in (hw, hw.emulate, hw.simulate, hw.check):
+def test_other_inputs_are_refused(
+    small: torchcalyx.CompiledModule, args: tuple[Any, ...], message: str
+) -> None:
+    for call in (small, small.emulate, small.simulate, small.check):
         with pytest.raises(InputError) as caught:
             call(*args)
         assert str(caught.value) == message
 
 
-def test_nan_is_refused_and_infinity_saturates() -> None:
-    hw = compile_small(mlp(), torch.randn(2, 6))
+def test_nan_is_refused_and_infinity_saturates(small: torchcalyx.CompiledModule) -> None:
+    hw = small
     x = torch.zeros(2, 6)
     x[1, 2] = torch.nan
     with pytest.raises(InputError) as caught:
@@ -178,10 +189,9 @@ def test_module_and_inputs_stay_as_they_were() -> None:
     assert all(torch.equal(v, before[k]) for k, v in module.state_dict().items())
 
 
-def test_noncontiguous_and_gradient_inputs_are_taken() -> None:
-    hw = compile_small(mlp(), torch.randn(2, 6))
+def test_noncontiguous_and_gradient_inputs_are_taken(small: torchcalyx.CompiledModule) -> None:
     x = torch.randn(6, 2).t().requires_grad_()
-    assert torch.equal(hw.emulate(x), hw.emulate(x.detach().contiguous()))
+    assert torch.equal(small.emulate(x), small.emulate(x.detach().contiguous()))
 
 
 def test_keywords_of_forward_become_positions() -> None:
@@ -219,8 +229,10 @@ def test_a_single_tensor_counts_as_one_input() -> None:
 
 
 @needs_tools
-def test_a_batch_runs_in_one_process_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    hw = compile_small(mlp(), torch.randn(2, 6))
+def test_a_batch_runs_in_one_process_in_order(
+    small: torchcalyx.CompiledModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = small
     calls = [(torch.randn(2, 6),) for _ in range(5)]
     runs: list[int] = []
     simulate = compiled.simulate
@@ -234,6 +246,7 @@ def test_a_batch_runs_in_one_process_in_order(monkeypatch: pytest.MonkeyPatch) -
     assert runs == [5]
     assert all(torch.equal(r.outputs, hw.emulate(*c)) for r, c in zip(results, calls, strict=True))
     assert {r.cycles for r in results} == {hw.cycles}
+    count(vectors=5, cycles=5)
     assert hw.simulate_batch([]) == []
     with pytest.raises(InputError, match="^argument input has shape"):
         hw.simulate_batch([calls[0], (torch.zeros(1),)])
@@ -288,11 +301,32 @@ def read_saved(path: Path, output: dict[str, Any], memories: list[dict[str, Any]
     return values
 
 
-def test_saving_never_overwrites_foreign_files(tmp_path: Path) -> None:
+@needs_icarus
+def test_saving_refuses_a_design_that_differs_from_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulate = bundle.emulate
+
+    def off_by_one(*args: Any) -> EmulationResult:
+        found = emulate(*args)
+        return dataclasses.replace(found, outputs=tuple(o if o is None else o + 1 for o in found.outputs))
+
+    hw = compile_small(mlp(), torch.randn(2, 6), simulator="icarus")
+    monkeypatch.setattr(bundle, "emulate", off_by_one)
+    with pytest.raises(MismatchError) as caught:
+        hw.save(tmp_path / "saved")
+    assert str(caught.value) == (
+        "call 0: output 'linear_1' of the simulated hardware differs from the software model; nothing was "
+        "saved (CompiledModule.check shows where)"
+    )
+    assert not (tmp_path / "saved").exists()
+
+
+@needs_tools
+def test_saving_never_overwrites_foreign_files(small: torchcalyx.CompiledModule, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    hw = compile_small(mlp(), torch.randn(2, 6))
     with pytest.raises(InputError, match="is not empty and was not written by an earlier save"):
-        hw.save(tmp_path)
+        small.save(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def test_options_are_frozen() -> None:
         Options().lanes = 3  # type: ignore[misc]
 
 
-# ---- each field shows in the compiled program ------------------------------------------------------------------------
+# ---- each field shows in the compiled program ------------------------------------------------------
 
 
 class Layers(nn.Module):
@@ -129,6 +130,11 @@ def build(**options: Any) -> torchcalyx.CompiledModule:
     return torchcalyx.compile(Layers().eval(), X, **{"multipliers": 4, **options})
 
 
+@functools.cache
+def default() -> torchcalyx.CompiledModule:
+    return build()
+
+
 def float_formats(hw: torchcalyx.CompiledModule, path: str) -> set[str]:
     """Formats of the float values that the module at `path` computes."""
     typed = hw.stages.typed
@@ -145,7 +151,7 @@ def test_precision_sets_the_width() -> None:
         for name in ("fixed8", "fixed16", "fixed32")
     }
     assert widths == {"fixed8": {8}, "fixed16": {16}, "fixed32": {32}}
-    assert build().stages.typed == build(precision="fixed16").stages.typed
+    assert default().stages.typed == build(precision="fixed16").stages.typed
 
 
 def test_precision_may_be_one_format() -> None:
@@ -177,7 +183,7 @@ def test_calibration_may_be_an_iterator_even_when_compilation_comes_later() -> N
     with pytest.raises(torchcalyx.CaptureError):
         hw.emulate(torch.zeros(2, 5))
     hw.emulate(X)
-    assert hw.stages.selection.inputs[0].fmt.frac < build().stages.selection.inputs[0].fmt.frac
+    assert hw.stages.selection.inputs[0].fmt.frac < default().stages.selection.inputs[0].fmt.frac
 
 
 @pytest.mark.parametrize(
@@ -256,7 +262,7 @@ def test_rules_of_the_user_come_first() -> None:
     assert asked and "refused: curious: only asks" in hw.explain()
     first = hw.explain().split("refused: ")[1]
     assert first.startswith("curious: only asks")
-    assert hw.futil == build().futil
+    assert hw.futil == default().futil
 
 
 def test_dump_writes_every_stage(tmp_path: Path) -> None:
@@ -290,4 +296,4 @@ def test_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["schedule", "unsupported"])
 def test_fields_with_one_value_so_far_change_nothing(field: str) -> None:
     value = getattr(Options(), field)
-    assert build(**{field: value}).futil == build().futil
+    assert build(**{field: value}).futil == default().futil

@@ -36,6 +36,9 @@ from torchcalyx.save import save_design
 from torchcalyx.simulate import simulate
 from torchcalyx.toolchain import compile_calyx
 
+_EXPORT = threading.RLock()
+"""Held while a module is captured: torch.export and the flags that capture sets are of the whole process."""
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -73,7 +76,8 @@ class CompiledModule:
         """The stages, made for these arguments unless they exist."""
         with self._lock:
             if self._stages is None:
-                self._stages = self._lower(self._module, args, kwargs or {}, self._options)
+                with _EXPORT:
+                    self._stages = self._lower(self._module, args, kwargs or {}, self._options)
             return self._stages
 
     @property

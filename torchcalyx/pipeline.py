@@ -119,8 +119,8 @@ def positional(
     by_keyword = [n for n in bound.arguments if kinds[n] in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)]
     if by_keyword:
         raise InputError(
-            f"argument {', '.join(by_keyword)} of forward can be given by keyword only, and inputs of hardware "
-            "have positions: wrap the module in one whose forward takes positional arguments"
+            f"argument {', '.join(by_keyword)} of forward can be given by keyword only, and inputs of "
+            "hardware have positions: wrap the module in one whose forward takes positional arguments"
         )
     given = list(bound.arguments)
     if kinds[given[-1]] is Parameter.VAR_POSITIONAL:

@@ -39,6 +39,14 @@ class Typed:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
 
 
+def _pads_within(node: Node, fmt: NumberFormat) -> bool:
+    """Whether the padding value is exact in the operand's format, so that padding only moves elements."""
+    value = node.attr("value")
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return False
+    return bool(fmt.dequantize(fmt.quantize(value)) == value)
+
+
 def headroom(width: int) -> int:
     """Integer bits kept free above the calibrated range."""
     return 1 if width > 8 else 0
@@ -58,6 +66,10 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     too_wide: list[str] = []
     for node in graph.nodes:
         if node.op in MOVES:
+            formats[node.name] = formats[node.args[0]]
+            if node.args[0] in ranges:
+                ranges[node.name] = ranges[node.args[0]]
+        elif node.op == "pad" and _pads_within(node, formats[node.args[0]]):
             formats[node.name] = formats[node.args[0]]
             if node.args[0] in ranges:
                 ranges[node.name] = ranges[node.args[0]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from tests import tally
 from tests.kernels.support import Array, random_array, run
 from torchcalyx.design import Design, DesignMemory, Role
 from torchcalyx.kernels import hw
@@ -184,6 +186,7 @@ def check_program(
     ]
     result = simulate(design, compile_calyx(design.futil), images, simulator=simulator)
     assert set(result.cycles) == {design.cycles}
+    tally.count(vectors=vectors * len(specs), cycles=vectors)
     for vector, outputs in zip(data, result.outputs, strict=True):
         for i, spec in enumerate(specs):
             out = writes(spec)[0].operand
@@ -209,3 +212,9 @@ def multipliers(design: Design) -> int:
         return own
 
     return count("main")
+
+
+def with_stable_names(text: str) -> str:
+    """Program text whose component names end in numbers, not in digests of the parameters' printed form."""
+    names: dict[str, str] = {}
+    return re.sub(r"_[0-9a-f]{8}(?![0-9a-f])", lambda m: names.setdefault(m[0], f"_n{len(names)}"), text)

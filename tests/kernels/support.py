@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tests import tally
 from torchcalyx.design import Design, DesignMemory, Role
 from torchcalyx.kernels.access import Operand, row_major, whole
 from torchcalyx.kernels.bench import bench
@@ -76,3 +77,4 @@ def check(spec: KernelSpec, *, seed: int = 0, vectors: int = 3, simulator: Simul
             written = np.zeros(want.shape, dtype=bool)
             port.operand.access.write(written, np.ones(port.operand.access.sizes, dtype=bool))
             assert np.array_equal(want[written], have[written]), f"port {port.name} of {spec}\n{want}\n{have}"
+    tally.count(vectors=vectors, cycles=vectors)

@@ -99,7 +99,7 @@ PART = replace(tensor((8,), ACT, 4), access=tensor((8,), ACT, 4).access.slice((0
         (epilogue(TOTAL, BIAS, 0), (), OUT, "the epilogue gives fixed16.9, the output holds fixed16.8"),
         (epilogue(accumulator(ACT, ACT, 3), ACT, 0), (), OUT, "epilogue input 0 takes Value"),
         (epilogue(TOTAL, ACT, 1), (padded((3, 8), ACT, 4),), OUT, "epilogue input 1 takes Value"),
-        (epilogue(TOTAL, ACT, 1), (padded((2, 8), BIAS, 4),), OUT, "epilogue memory 0 loops over (2, 8), not"),
+        (epilogue(TOTAL, ACT, 1), (padded((2, 8), BIAS, 4),), OUT, "epilogue memory 0 loops over (2, 8)"),
         (epilogue(TOTAL, ACT, 1), (padded((3, 8), BIAS, 2),), OUT, "epilogue memory 0 has 2 lanes"),
         (epilogue(TOTAL, ACT, 0), (), PART, "output: rows of 6 elements end inside words of 4 lanes"),
     ],

@@ -8,7 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.kernels.gemm import ACT, WEIGHT, check, check_program, epilogue, inputs, matmul, padded, turned
+from tests.kernels.gemm import (
+    ACT,
+    WEIGHT,
+    check,
+    check_program,
+    epilogue,
+    inputs,
+    matmul,
+    padded,
+    turned,
+    with_stable_names,
+)
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
@@ -16,9 +27,15 @@ from torchcalyx.kernels.systolic import Systolic, systolic
 
 FEEDS = ("contracted free", "free free", "contracted contracted", "free contracted")
 SHAPES = [  # batch, m, n, inner
-    ((), 1, 1, 1), ((), 3, 3, 3), ((), 4, 4, 4), ((), 5, 5, 5), ((), 7, 2, 13), ((2,), 2, 11, 3), ((), 9, 4, 1),
+    ((), 1, 1, 1),
+    ((), 3, 3, 3),
+    ((), 4, 4, 4),
+    ((), 5, 5, 5),
+    ((), 7, 2, 13),
+    ((2,), 2, 11, 3),
+    ((), 9, 4, 1),
     ((2, 2), 5, 7, 6),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("feeds", FEEDS)
@@ -29,17 +46,18 @@ def test_every_shape_equals_its_model_on_one_engine(feeds: str) -> None:
 @pytest.mark.parametrize(("rows", "lanes"), [(1, 1), (1, 4), (2, 4), (3, 3), (3, 5), (2, 2), (5, 8)])
 def test_any_array(rows: int, lanes: int) -> None:
     feeds = FEEDS if lanes % rows == 0 else FEEDS[::2]
-    shapes = [((), rows, lanes, lanes), ((2,), rows + 1, lanes + 1, lanes + 1), ((), 7, 11, 5)]
-    specs = [matmul(*shape, rows, lanes, f, residual=shape[0] == ()) for shape in shapes for f in feeds]
+    shapes = [((), rows, lanes, lanes), ((2,), rows + 1, lanes + 1, lanes + 1), ((), 7, 11, 5), ((), 1, 2, 3)]
+    specs = [
+        matmul(*shape, rows, lanes, feeds[i % len(feeds)], residual=i > 1) for i, shape in enumerate(shapes)
+    ]
     check_program(specs, vectors=1)
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-@pytest.mark.parametrize("feeds", FEEDS)
-def test_more_multiplier_stages_cost_a_cycle_each(stages: int, feeds: str) -> None:
-    spec = matmul((), 5, 6, 7, 3 if feeds.startswith("contracted") else 4, 4, feeds, mul_stages=stages)
-    assert spec.cycles() == replace(spec, mul_stages=1).cycles() + stages - 1
-    check(spec, calls=2)
+def test_more_multiplier_stages_cost_a_cycle_each(stages: int) -> None:
+    specs = [matmul((), 5, 6, 7, 4, 4, feeds, mul_stages=stages) for feeds in FEEDS]
+    assert all(s.cycles() == replace(s, mul_stages=1).cycles() + stages - 1 for s in specs)
+    check_program(specs, rounds=2, vectors=1)
 
 
 def test_both_simulators_agree() -> None:
@@ -123,13 +141,13 @@ def test_a_streamed_product_in_hardware() -> None:
     [
         ({"rows": 0}, "an array of 4 lanes has 1 to 4 rows, not 0"),
         ({"rows": 5}, "an array of 4 lanes has 1 to 4 rows, not 5"),
-        ({"rows": 3, "left": turned((8, 8), ACT, 4)}, "left operand: a word holds 4 values along dimension 0, and "
-         "tiles of 3 rows would cut across word borders"),
+        ({"rows": 3, "left": turned((8, 8), ACT, 4)},
+         "left operand: a word holds 4 values along dimension 0, and tiles of 3 rows would cut across"),
         ({"left": padded((8, 6), ACT, 4)}, r"\(8, 6\) times \(8, 8\) does not give \(8, 8\)"),
         ({"right": padded((8, 8), WEIGHT, 2)}, "lanes differ: 4, 2 and 4"),
         ({"right": replace(padded((8, 16), WEIGHT, 4),
                            access=padded((8, 16), WEIGHT, 4).access.slice((0, 0), (1, 2), (8, 8)))},
-         r"right operand: words run neither along its free axis nor along k \(dimension 1: neighbours .* lie 2 "),
+         r"right operand: words run neither along its free axis nor along k \(dimension 1: .* lie 2 col"),
     ],
 )  # fmt: skip
 def test_bad_parameters_are_refused(change: dict[str, object], reason: str) -> None:
@@ -139,4 +157,8 @@ def test_bad_parameters_are_refused(change: dict[str, object], reason: str) -> N
 
 
 def test_the_smallest_program(golden: Callable[[str], None]) -> None:
-    golden(bench(matmul((), 2, 2, 2, 2, 2, "contracted free", fixed(4, 2), fixed(4, 2), fixed(4, 2))).futil)
+    golden(
+        with_stable_names(
+            bench(matmul((), 2, 2, 2, 2, 2, "contracted free", fixed(4, 2), fixed(4, 2), fixed(4, 2))).futil
+        )
+    )

@@ -30,6 +30,7 @@ def known(*shape: int) -> Tensor:
     return t(*shape, seed=9)
 
 
+ZERO = torch.tensor(0)
 W, B, V4, W243, B25 = known(5, 4), known(5), known(4), known(2, 4, 3), known(2, 5)
 
 CONTRACTIONS: dict[str, Case] = {
@@ -209,6 +210,7 @@ REDUCTIONS: dict[str, Case] = {
     "max_all": (lambda x: x.max(), (R,)),
     "max_dim": (lambda x: x.max(1), (R,)),
     "max_dim_size_one": (lambda x: x.max(1, keepdim=True), (t(2, 1, 3),)),
+    "max_dim_bool": (lambda x: x.max(1), (bools(2, 3),)),
     "min_dim": (lambda x: x.min(-1, keepdim=True), (R,)),
     "prod": (lambda x: x.prod(), (t(2, 3),)),
     "prod_dim": (lambda x: x.prod(1, keepdim=True), (R,)),
@@ -281,6 +283,28 @@ LAYOUT: dict[str, Case] = {
     "windows": (lambda x: torch.stack([x[i : i + 2] for i in range(3)]), (t(4),)),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), (t(1, 4, 2, 3),)),
     "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), (t(1, 4, 2, 2),)),
+    "zero_dim_moved": (
+        lambda x: (x.flip(0), x.roll(1), x.transpose(0, -1), x.permute(()), x.expand(2), x.repeat(2), x.T),
+        (t(1)[0],),
+    ),
+    "zero_dim_reduced": (
+        lambda x: (
+            x.sum(0),
+            x.mean(-1),
+            x.amax(0),
+            x.max(0),
+            x.argmax(0),
+            x.argmin(),
+            x.cumsum(0),
+            x.prod(0),
+        ),
+        (t(1)[0],),
+    ),
+    "zero_dim_indexed": (
+        lambda x: (x.gather(0, ZERO), x.index_select(0, ZERO), x.unfold(0, 1, 1), x[None], x[..., None]),
+        (t(1)[0],),
+    ),
+    "zero_dim_product": (lambda x, y: (x * y, y @ (y * x), torch.outer(y, y) * x), (t(1)[0], t(3))),
     "zero_dim": (lambda x: x.reshape(1, 1).squeeze(), (t(1)[0],)),
 }
 

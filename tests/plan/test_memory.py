@@ -96,8 +96,8 @@ def test_overlapping_calls_of_one_kernel_have_an_instance_each() -> None:
     plan = planned(s.build(s.call("double", "da", a), s.call("double", "db", b)))
     assert plan.schedule == Seq((Par(("da", "db")),))
     assert [(i.name, i.calls) for i in plan.instances] == [
-        ("k0_elementwise", ("da",)),
-        ("k1_elementwise", ("db",)),
+        ("u0_elementwise", ("da",)),
+        ("u1_elementwise", ("db",)),
     ]
 
 
@@ -171,6 +171,6 @@ def test_a_plan_prints_all_it_decides() -> None:
         "input in_x: 4 words of 4x16 bits for x",
         "weight w_w: 2 words of 4x16 bits for w",
         "output out_y: 4 words of 4x16 bits for y",
-        "instance k0_elementwise for y",
+        "instance u0_elementwise for y",
         f"engine {EngineSpec(16, 16, 1, vector=4)}",
     ]

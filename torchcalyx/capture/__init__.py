@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -66,16 +67,19 @@ def capture(module: nn.Module | ExportedProgram, example_inputs: Any = None) -> 
 
 @contextmanager
 def _quiet_inference() -> Iterator[None]:
-    """No gradients, no fused attention fast path (it hides its operations), no warnings about torch's own
-    code.
+    """No gradients and no fused attention fast path (it hides its operations).
+
+    torch's warnings and logs about its own code are kept back: what matters of them is in our errors.
     """
-    fastpath = torch.backends.mha.get_fastpath_enabled()
+    fastpath, logs = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
+    logging.disable(logging.ERROR)
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        logging.disable(logs)
         torch.backends.mha.set_fastpath_enabled(fastpath)
 
 

@@ -102,8 +102,8 @@ def _data_dependent_nodes(graph: fx.Graph) -> Iterator[str]:
         source = node_source(node)
         if isinstance(node.target, torch._ops.HigherOrderOperator) and "wrap_with" in op_name(node.target):
             yield (
-                f"mode: {op_name(node.target)} changes how torch computes a part of the model; compile the model "
-                "without torch.autocast and torch.enable_grad inside of forward"
+                f"mode: {op_name(node.target)} changes how torch computes a part of the model; compile "
+                "the model without torch.autocast and torch.enable_grad inside of forward"
             )
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
             yield (

@@ -1,6 +1,7 @@
 """State kept in Python attributes: found by watching them during an export, refused when it changes results.
 
-torch.export bakes the attributes' values of the first call into the graph. A model that counts its calls or keeps
+torch.export bakes the attributes' values of the first call into the graph. A model that counts its calls or
+keeps
 its last result would be silently wrong from the second call on; one that only logs or caches is fine.
 """
 
@@ -66,8 +67,9 @@ def check_stateless(module: nn.Module, args: tuple[Any, ...], changed: dict[str,
     if not _same(first, second):
         names = ", ".join(repr(name) for name in sorted(changed))
         raise CaptureError(
-            f"the model cannot be captured:\n  - state: a call of the module changes its attribute {names}, and the "
-            "next call gives another result; hold the state outside: take it as an input and return its new value"
+            "the model cannot be captured:\n"
+            f"  - state: a call of the module changes its attribute {names}, and the next call gives another "
+            "result; hold the state outside: take it as an input and return its new value"
         )
 
 

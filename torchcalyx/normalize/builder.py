@@ -186,7 +186,9 @@ class Builder:
         return self.emit("cat", *parts, dim=axis % len(parts[0].shape))
 
     def named_after_hint(self, start: int, result: Ref) -> Ref:
-        """Exchange names so that `result`, the last of the nodes from `start` on, has the name of its ATen node."""
+        """Exchange names so that `result`, the last of the nodes from `start` on, has the name of its ATen
+        node.
+        """
         made = {node.name for node in self.nodes[start:]}
         if result.name == self.hint or not {self.hint, result.name} <= made:
             return result

@@ -63,6 +63,7 @@ def _index_select(b: Builder, a: Args) -> Result:
     if not isinstance(index, Known):
         return Reject(_COMPUTED)
     if not x.shape:
+        a.ignore("dim")
         return x
     dim = a["dim"] % len(x.shape)
     return gathered(b, [x], dim, [int(i) % x.shape[dim] for i in index.tensor.reshape(-1)])
@@ -145,7 +146,8 @@ def _gather(b: Builder, a: Args) -> Result:
     if not isinstance(index, Known):
         return Reject(_COMPUTED)
     if not x.shape:
-        return x
+        a.ignore("dim")
+        return b.view(x, a.out.shape)
     dim = a["dim"] % len(x.shape)
     linear = torch.zeros((), dtype=torch.int64)
     for axis, size in enumerate(x.shape):
@@ -156,8 +158,10 @@ def _gather(b: Builder, a: Args) -> Result:
 
 
 def _unfold(b: Builder, a: Args) -> Result:
-    x, size, step = a.tensor("self"), a["size"], a["step"]
-    dim = a["dimension"] % len(x.shape)
+    x, size, step, dim = a.tensor("self"), a["size"], a["step"], a["dimension"]
+    if not x.shape:
+        return b.view(x, a.out.shape)
+    dim %= len(x.shape)
     count = a.out.shape[dim]
     windows = gathered(b, [x], dim, [w * step + i for w in range(count) for i in range(size)])
     if isinstance(windows, Reject):

@@ -93,6 +93,8 @@ def _repeat_interleave(b: Builder, a: Args) -> Result:
 def _roll(b: Builder, a: Args) -> Result:
     x, shifts, dims = a.tensor("self"), a["shifts"], a["dims"]
     shape = x.shape
+    if not shape:
+        return x
     if not dims:
         x, dims = b.view(x, (math.prod(shape),)), (0,)
     for shift, dim in zip(shifts, dims, strict=True):

@@ -80,6 +80,7 @@ def _with_index(op: str, arg: str) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         x, dim, keepdim = a.tensor("self"), a["dim"], a["keepdim"]
         best = reduced(b, op, x, dim, keepdim)
+        x = b.cast(x, "uint8") if x.dtype == "bool" else x
         return best, _picked(b, arg, x, dim, keepdim, a.out.shape)
 
     return lower

@@ -68,7 +68,7 @@ def _missing(content: _Content | None, name: str, access: Access) -> str | None:
         return f"buffer {name!r}, whose memory holds buffer {content.owner!r} by then"
     if content.written.all():
         return None
-    rows, columns = np.broadcast_arrays(*access.indices())
+    rows, columns = access.memory_indices()
     # A kernel may mask what lies outside (padding of a convolution): it never fetches it.
     limits = content.written.shape
     inside = (rows >= 0) & (rows < limits[0]) & (columns >= 0) & (columns < limits[1])

@@ -43,7 +43,7 @@ class MemoryNames:
 
 def instance_name(number: int, family: str) -> str:
     """Name of a kernel instance; the number keeps it apart from all others and from the memories."""
-    return f"k{number}_" + (re.sub(r"[^0-9A-Za-z]+", "_", family).strip("_") or "kernel")
+    return f"u{number}_" + (re.sub(r"[^0-9A-Za-z]+", "_", family).strip("_") or "kernel")
 
 
 def _wires(name: str) -> list[str]:

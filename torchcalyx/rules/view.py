@@ -40,4 +40,31 @@ def _build(builder: SelectionBuilder, node: Node) -> Located:
     return Located(copy.buffer, whole(node.shape, layout), source.fmt)
 
 
-RULES = (Rule("view", _apply),)
+def _apply_pad(view: GraphView, node: Node) -> Match | Reject:
+    if node.op != "pad":
+        return Reject(f"{node.op} does not pad")
+    if view.formats[node.name] != view.formats[node.args[0]]:
+        return Reject("the padding value needs another number format than the elements")
+    return Match((node.name,), node.args, lambda builder: _build_pad(builder, node))
+
+
+def _build_pad(builder: SelectionBuilder, node: Node) -> Located:
+    source = builder.value(node.args[0])
+    fill = int(source.fmt.quantize(_number(node, "value")))
+    before, after = _ints(node, "before"), _ints(node, "after")
+    padded = source.access.pad(before, after, fill)
+    if padded is None:  # padding of another value lies around it already
+        layout = row_major(source.shape, builder.lanes)
+        copy = builder.relayout(source, layout, source.shape, "padding of two values around one tensor")
+        source, padded = copy, copy.access.pad(before, after, fill)
+        assert padded is not None
+    return Located(source.buffer, padded, source.fmt)
+
+
+def _number(node: Node, key: str) -> float:
+    value = node.attr(key)
+    assert isinstance(value, (int, float))
+    return value
+
+
+RULES = (Rule("view", _apply), Rule("padding as a view", _apply_pad))

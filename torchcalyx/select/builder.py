@@ -132,5 +132,6 @@ def copy_kernel(source: Operand, target: Operand, expr: Expr | None = None) -> K
             return elementwise(expr, (source,), target)
         except KernelParameterError:
             pass  # not word by word: element by element
+    if source.access.sizes == target.access.sizes and not source.access.limits:
         return gather((GatherSource(source, (0,) * len(source.access.sizes), expr),), target)
     return Reorder(source, expr, target)

@@ -1,0 +1,165 @@
+"""Which PyTorch operation becomes which kernel, found by compiling one small module for each.
+
+    python docs/operations.py
+
+Prints the table of README.md. Nothing in it is written by hand but the calls below.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import torchcalyx
+from torchcalyx.errors import UnsupportedOpError
+
+Call = tuple[Callable[..., Any], tuple[Tensor, ...]]
+
+X = torch.linspace(-1, 1, 32).reshape(4, 8)  # rows of whole words: 8 lanes with the default options
+Y = X / 2
+W, BIAS = torch.linspace(-1, 1, 40).reshape(5, 8), torch.linspace(-1, 1, 5)
+N, B, IMAGE = torch.arange(32).reshape(4, 8), X > 0, torch.linspace(-1, 1, 72).reshape(1, 2, 6, 6)
+A3, B3 = X.reshape(2, 2, 8), Y.reshape(2, 8, 2)
+
+CALLS: Mapping[str, Call] = {
+    "linear": (lambda x: F.linear(x, W, BIAS), (X[:1],)),
+    "addmm": (lambda x: torch.addmm(BIAS, x, W.t()), (X[:1],)),
+    "matmul": (lambda x, y: x @ y.t(), (X, Y)),
+    "mm": (lambda x, y: torch.mm(x, y.t()), (X, Y)),
+    "bmm": (torch.bmm, (A3, B3)),
+    "mv": (lambda x, y: torch.mv(x, y[0]), (X, Y)),
+    "dot": (lambda x, y: torch.dot(x[0], y[0]), (X, Y)),
+    "einsum": (lambda x, y: torch.einsum("ik,jk->ij", x, y), (X, Y)),
+    "add": (lambda x, y: x + y, (X, Y)),
+    "sub": (lambda x, y: x - y, (X, Y)),
+    "mul": (lambda x, y: x * y, (X, Y)),
+    "div by a constant": (lambda x: x / 3, (X,)),
+    "floor_divide by a constant": (lambda x: x // 3, (N,)),
+    "remainder by a constant": (lambda x: x % 3, (N,)),
+    "neg": (torch.neg, (X,)),
+    "abs": (torch.abs, (X,)),
+    "sign": (torch.sign, (X,)),
+    "square": (torch.square, (X,)),
+    "pow of a whole number": (lambda x: x**3, (X,)),
+    "relu": (torch.relu, (X,)),
+    "relu6": (F.relu6, (X,)),
+    "hardtanh": (F.hardtanh, (X,)),
+    "leaky_relu": (F.leaky_relu, (X,)),
+    "prelu": (lambda x: F.prelu(x, torch.tensor([0.2])), (X,)),
+    "threshold": (lambda x: F.threshold(x, 0.5, 0.0), (X,)),
+    "hardswish": (F.hardswish, (X,)),
+    "hardsigmoid": (F.hardsigmoid, (X,)),
+    "clamp": (lambda x: x.clamp(-0.5, 0.5), (X,)),
+    "minimum": (torch.minimum, (X, Y)),
+    "maximum": (torch.maximum, (X, Y)),
+    "eq": (torch.eq, (X, Y)),
+    "ne": (torch.ne, (X, Y)),
+    "lt": (torch.lt, (X, Y)),
+    "le": (torch.le, (X, Y)),
+    "gt": (torch.gt, (X, Y)),
+    "ge": (torch.ge, (X, Y)),
+    "logical_and": (torch.logical_and, (B, ~B)),
+    "logical_or": (torch.logical_or, (B, ~B)),
+    "logical_xor": (torch.logical_xor, (B, ~B)),
+    "logical_not": (torch.logical_not, (B,)),
+    "bitwise_and": (torch.bitwise_and, (N, N + 1)),
+    "bitwise_or": (torch.bitwise_or, (N, N + 1)),
+    "bitwise_xor": (torch.bitwise_xor, (N, N + 1)),
+    "bitwise_not": (torch.bitwise_not, (N,)),
+    "where": (torch.where, (B, X, Y)),
+    "masked_fill": (lambda x, m: x.masked_fill(m, 0.5), (X, B)),
+    "to": (lambda x: x.to(torch.int32), (X,)),
+    "batch_norm": (nn.BatchNorm1d(8).eval(), (X,)),
+    "sum": (lambda x: x.sum(1), (X,)),
+    "mean": (lambda x: x.mean(1), (X,)),
+    "var": (lambda x: x.var(1), (X,)),
+    "amax": (lambda x: x.amax(1), (X,)),
+    "amin": (lambda x: x.amin(1), (X,)),
+    "any": (lambda x: x.any(1), (B,)),
+    "all": (lambda x: x.all(1), (B,)),
+    "prod": (lambda x: x.prod(1), (X,)),
+    "argmax": (lambda x: x.argmax(1), (X,)),
+    "argmin": (lambda x: x.argmin(1), (X,)),
+    "cumsum": (lambda x: x.cumsum(1), (X,)),
+    "view": (lambda x: x.view(8, 4), (X,)),
+    "reshape": (lambda x: x.reshape(2, 16), (X,)),
+    "flatten": (torch.flatten, (X,)),
+    "squeeze": (lambda x: x.squeeze(0), (X[:1],)),
+    "unsqueeze": (lambda x: x.unsqueeze(0), (X,)),
+    "permute": (lambda x: x.permute(1, 0), (X,)),
+    "transpose": (lambda x: x.transpose(0, 1), (X,)),
+    "slice": (lambda x: x[1:, ::2], (X,)),
+    "select": (lambda x: x[1], (X,)),
+    "split": (lambda x: x.split(3, 1), (X,)),
+    "chunk": (lambda x: x.chunk(2), (X,)),
+    "unbind": (lambda x: x.unbind(), (X,)),
+    "expand": (lambda x: x.expand(3, 4, 8), (X,)),
+    "flip": (lambda x: x.flip(1), (X,)),
+    "repeat": (lambda x: x.repeat(2, 1), (X,)),
+    "dropout": (lambda x: F.dropout(x, 0.5, training=False), (X,)),
+    "clone": (torch.clone, (X,)),
+    "cat": (lambda x, y: torch.cat([x, y]), (X, Y)),
+    "stack": (lambda x, y: torch.stack([x, y], 1), (X, Y)),
+    "pad": (lambda x: F.pad(x, (1, 2)), (X,)),
+    "roll": (lambda x: x.roll(1, 1), (X,)),
+    "div": (lambda x, y: x / (y + 3), (X, Y)),
+    "exp": (torch.exp, (X,)),
+    "sqrt": (lambda x: torch.sqrt(x + 2), (X,)),
+    "tanh": (torch.tanh, (X,)),
+    "sigmoid": (torch.sigmoid, (X,)),
+    "gelu": (F.gelu, (X,)),
+    "softmax": (lambda x: x.softmax(1), (X,)),
+    "layer_norm": (lambda x: F.layer_norm(x, (8,)), (X,)),
+    "conv1d": (lambda x: F.conv1d(x[0], torch.ones(3, 2, 3)), (IMAGE[:, :, 0],)),
+    "conv2d": (lambda x: F.conv2d(x, torch.ones(3, 2, 3, 3)), (IMAGE,)),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), (IMAGE,)),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), (IMAGE,)),
+    "scaled_dot_product_attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (A3,)),
+    "sort": (lambda x: x.sort(1), (X,)),
+}
+"""A call of each operation on its own."""
+
+ADDRESS = "none: only addresses change"
+REFUSED = "not yet: refused with an error"
+
+
+class Single(nn.Module):
+    """One call as a module."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """The call on the inputs."""
+        return self.call(*inputs)
+
+
+def kernels(call: Callable[..., Any], inputs: tuple[Tensor, ...]) -> str:
+    """The kernels that compute a call, as the table shows them."""
+    try:
+        hw = torchcalyx.compile(Single(call).eval(), inputs)
+    except UnsupportedOpError:
+        return REFUSED
+    families = dict.fromkeys(c.spec.family for c in hw.stages.selection.calls)
+    return ", ".join(f"`{family}`" for family in families) or ADDRESS
+
+
+def table() -> str:
+    """The operations by kernel, in Markdown; operations without a kernel come last."""
+    rows: dict[str, list[str]] = {}
+    for name, (call, inputs) in CALLS.items():
+        rows.setdefault(kernels(call, inputs), []).append(name)
+    refused = rows.pop(REFUSED, [])
+    lines = ["| Operations of PyTorch | Kernel |", "|---|---|"]
+    lines += [f"| {', '.join(names)} | {kernel} |" for kernel, names in rows.items()]
+    return "\n".join([*lines, *([f"| {', '.join(refused)} | {REFUSED} |"] if refused else [])])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table() + "\n")
