@@ -112,9 +112,8 @@ def streamed(quick: bool) -> None:
         spec = product(size, array)
         cycles = measured(spec)
         share = spec.useful_operations() / (cycles * array * array)
-        print(
-            f"{size}x{size}x{size} on {array}x{array}: {cycles} cycles, {share:.2%} (bound {size**3 // array**2})"
-        )
+        shape, bound = f"{size}x{size}x{size} on {array}x{array}", size**3 // array**2
+        print(f"{shape}: {cycles} cycles, {share:.2%} (bound {bound})")
 
 
 def vectors() -> None:

@@ -1,7 +1,8 @@
 """The systolic array generator that ships with Calyx: its cycles for one N x K x N product, measured here.
 
-The generator (`frontends/systolic-lang` of the crate's source) makes an output-stationary N x N array of 32-bit
-fixed point, one memory for each row and column, for one single product. Its result is compared with numpy's.
+The generator (`frontends/systolic-lang` of the crate's source) makes an output-stationary N x N array of
+32-bit fixed point, one memory for each row and column, for one single product. Its result is compared with
+numpy's.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,7 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import torchcalyx
+from torchcalyx.capture import capture
 from torchcalyx.errors import UnsupportedOpError
+from torchcalyx.normalize import normalize
 
 Call = tuple[Callable[..., Any], tuple[Tensor, ...]]
 
@@ -140,25 +144,44 @@ class Single(nn.Module):
         return self.call(*inputs)
 
 
-def kernels(call: Callable[..., Any], inputs: tuple[Tensor, ...]) -> str:
-    """The kernels that compute a call, as the table shows them."""
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a call: operations of its normal form, and its kernels as the table shows them."""
+
+    operations: frozenset[str]
+    kernels: str
+
+
+@cache
+def outcomes() -> Mapping[str, Outcome]:
+    """Every call compiled on its own."""
+    return {name: outcome(Single(call).eval(), inputs) for name, (call, inputs) in CALLS.items()}
+
+
+def outcome(module: nn.Module, inputs: tuple[Tensor, ...]) -> Outcome:
+    """One module compiled."""
     try:
-        hw = torchcalyx.compile(Single(call).eval(), inputs)
+        hw = torchcalyx.compile(module, inputs)
     except UnsupportedOpError:
-        return REFUSED
-    families = dict.fromkeys(c.spec.family for c in hw.stages.selection.calls)
-    return ", ".join(f"`{family}`" for family in families) or ADDRESS
+        try:
+            graph = normalize(capture(module, inputs))
+        except UnsupportedOpError:
+            return Outcome(frozenset(), REFUSED)
+        return Outcome(frozenset(node.op for node in graph.nodes), REFUSED)
+    families = dict.fromkeys(call.spec.family for call in hw.stages.selection.calls)
+    kernels = ", ".join(f"`{family}`" for family in families) or ADDRESS
+    return Outcome(frozenset(node.op for node in hw.stages.graph.nodes), kernels)
 
 
 def table() -> str:
     """The operations by kernel, in Markdown; operations without a kernel come last."""
     rows: dict[str, list[str]] = {}
-    for name, (call, inputs) in CALLS.items():
-        rows.setdefault(kernels(call, inputs), []).append(name)
-    refused = rows.pop(REFUSED, [])
+    for name, found in outcomes().items():
+        rows.setdefault(found.kernels, []).append(name)
+    refused = rows.pop(REFUSED, None)
+    ordered = [*rows.items(), *([(REFUSED, refused)] if refused else [])]
     lines = ["| Operations of PyTorch | Kernel |", "|---|---|"]
-    lines += [f"| {', '.join(names)} | {kernel} |" for kernel, names in rows.items()]
-    return "\n".join([*lines, *([f"| {', '.join(refused)} | {REFUSED} |"] if refused else [])])
+    return "\n".join([*lines, *(f"| {', '.join(names)} | {kernel} |" for kernel, names in ordered)])
 
 
 if __name__ == "__main__":

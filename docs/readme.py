@@ -2,8 +2,9 @@
 
     python docs/readme.py
 
-Generated are the table of operations, the output below the Python example (a `text` block) and the outputs of
-the commands in `console` blocks. An output that begins with a line "..." keeps as many last lines as stand there.
+Generated are the table of operations, the output below the Python example (a `text` block) and the outputs
+of the commands in `console` blocks. An output that begins with a line "..." keeps as many last lines as
+stand there.
 """
 
 from __future__ import annotations

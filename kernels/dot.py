@@ -42,7 +42,8 @@ from .stage import Stage, reading_mode, word_loops
 class Dot:
     """One call of the dot array; `dot(...)` makes it with as few loops as possible.
 
-    left: access over (..., m, k). weight_fmt: format of the weights. features: N. columns: sums formed at
+    left: access over (..., m, k) with `contracted` dimensions of k, the last of them over the lanes (a convolution
+    contracts kernel row, kernel column and channel); it may be padded. weight_fmt: format of the weights. features: N. columns: sums formed at
     once, a divisor of the lanes. epilogue: input 0 is the sum (range `accumulator`), the others the
     memories `extras`, each with an access over (..., m, n), as `out` has. Raises KernelParameterError with
     the reason of `refusal`.
@@ -56,10 +57,18 @@ class Dot:
     extras: tuple[Operand, ...]
     out: Operand
     mul_stages: int = 1
+    contracted: int = 1
 
     def __post_init__(self) -> None:
         problem = self.refusal(
-            self.left, self.weight_fmt, self.features, self.columns, self.epilogue, self.extras, self.out
+            self.left,
+            self.weight_fmt,
+            self.features,
+            self.columns,
+            self.epilogue,
+            self.extras,
+            self.out,
+            self.contracted,
         )
         if problem:
             sizes = f"{self.left.access.sizes} -> {self.out.access.sizes}"
@@ -79,25 +88,25 @@ class Dot:
         epilogue: Expr,
         extras: tuple[Operand, ...],
         out: Operand,
+        contracted: int = 1,
     ) -> str | None:
         """Why no dot kernel fits (None: it does)."""
         sizes = left.access.sizes
-        if len(sizes) < 2:
-            return f"the left operand needs dimensions (..., m, k), not {sizes}"
-        if out.access.sizes != (*sizes[:-1], features):
+        if contracted < 1 or len(sizes) < 1 + contracted:
+            return f"the left operand needs dimensions (..., m, k), not {sizes} with {contracted} of k"
+        if out.access.sizes != (*sizes[:-contracted], features):
             return f"{sizes} times {features} features does not give {out.access.sizes}"
         lanes = left.layout.lanes
         if out.layout.lanes != lanes:
             return f"left operand and output have {lanes} and {out.layout.lanes} lanes"
         if columns < 1 or lanes % columns:
             return f"{columns} columns do not divide the {lanes} lanes of a word"
-        if left.access.limits:
-            return "left operand: it is padded"
         mode = reading_mode(left, len(sizes) - 1)
         if mode != "vector":
             reason = "its words do not begin at k = 0" if mode == "splat" else mode.removeprefix("no: ")
             return f"left operand: {reason}"
-        return epilogue_refusal(accumulator(left.fmt, weight_fmt, sizes[-1]), epilogue, extras, out)
+        total = accumulator(left.fmt, weight_fmt, product(sizes[-contracted:]))
+        return epilogue_refusal(total, epilogue, extras, out)
 
     # ---- sizes
     @property
@@ -107,8 +116,13 @@ class Dot:
 
     @property
     def inner(self) -> int:
-        """K."""
-        return self.left.access.sizes[-1]
+        """K: products of one sum."""
+        return product(self.inner_sizes)
+
+    @property
+    def inner_sizes(self) -> tuple[int, ...]:
+        """Sizes of the dimensions of k."""
+        return self.left.access.sizes[-self.contracted :]
 
     @property
     def depth(self) -> int:
@@ -122,13 +136,18 @@ class Dot:
 
     @property
     def words(self) -> int:
-        """Activation words of a row."""
-        return ceil_div(self.inner, self.depth)
+        """Activation words of one sum."""
+        return product(self.inner_loops)
+
+    @property
+    def inner_loops(self) -> tuple[int, ...]:
+        """Trips of the loops over k, the last one in words."""
+        return (*self.inner_sizes[:-1], ceil_div(self.inner_sizes[-1], self.depth))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Trips of the loop nest: leading dimensions, m, n tile, k word."""
-        return (*self.left.access.sizes[:-1], self.tiles, self.words)
+        """Trips of the loop nest: leading dimensions, m, n tile, k dimensions, k word."""
+        return (*self.left.access.sizes[: -self.contracted], self.tiles, *self.inner_loops)
 
     @property
     def total(self) -> Value:
@@ -161,21 +180,22 @@ class Dot:
         return Operand(self.weight_fmt, layout, whole((layout.rows, layout.cols), layout))
 
     def pack(self, weight: IntArray) -> IntArray:
-        """The weight memory's (rows, cols) array from weights [N, K]; ragged edges are zero.
+        """The weight memory's (rows, cols) array from weights [N, k dimensions...]; ragged edges are zero.
 
         The zeros matter: they cancel whatever the padding lanes of the activations hold.
         """
-        shape = (self.tiles * self.columns, self.words * self.depth)
-        padded = np.zeros(shape, dtype=np.int64)
-        padded[: self.features, : self.inner] = np.asarray(weight).reshape(self.features, self.inner)
+        rows, last = self.tiles * self.columns, self.inner_sizes[-1]
+        padded = np.zeros((rows, self.inner // last, self.inner_loops[-1] * self.depth), dtype=np.int64)
+        padded[: self.features, :, :last] = np.asarray(weight).reshape(self.features, -1, last)
         blocks = padded.reshape(self.tiles, self.columns, self.words, self.depth).transpose(0, 2, 1, 3)
         return np.ascontiguousarray(blocks).reshape(self.tiles * self.words, self.columns * self.depth)
 
     def unpack(self, packed: IntArray) -> IntArray:
         """Weights [N, K] from the memory's array: the inverse of `pack`."""
         blocks = np.asarray(packed).reshape(self.tiles, self.words, self.columns, self.depth)
-        padded = blocks.transpose(0, 2, 1, 3).reshape(self.tiles * self.columns, self.words * self.depth)
-        return padded[: self.features, : self.inner]
+        last = self.inner_sizes[-1]
+        padded = blocks.transpose(0, 2, 1, 3).reshape(self.tiles * self.columns, self.inner // last, -1)
+        return padded[: self.features, :, :last].reshape(self.features, self.inner)
 
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""
@@ -238,9 +258,10 @@ def dot(
     extras: tuple[Operand, ...],
     out: Operand,
     mul_stages: int = 1,
+    contracted: int = 1,
 ) -> Dot:
     """The kernel over as few loops as possible; KernelParameterError as `Dot`."""
-    problem = Dot.refusal(left, weight_fmt, features, columns, epilogue, extras, out)
-    if problem is None:
+    problem = Dot.refusal(left, weight_fmt, features, columns, epilogue, extras, out, contracted)
+    if problem is None and contracted == 1:
         left, _, extras, out = merge_leading(left, None, extras, out)
-    return Dot(left, weight_fmt, features, columns, epilogue, extras, out, mul_stages)
+    return Dot(left, weight_fmt, features, columns, epilogue, extras, out, mul_stages, contracted)

@@ -9,9 +9,9 @@ from .contraction import widened
 from .engine import engine_ref
 from .engine_spec import EngineSpec
 from .hw import Component, Instance, Memory, Signal
-from .loops import Nest
+from .loops import Loop, Nest
 from .numerics import index_bits, product
-from .stage import positions
+from .stage import read_operand
 
 if TYPE_CHECKING:
     from .dot import Dot
@@ -35,24 +35,33 @@ def _feed(
     c: Component, spec: Dot, nest: Nest, memories: Mapping[str, Memory], unit: Instance, engine: EngineSpec
 ) -> None:
     """Address both operands; their words reach the engine in the cycle after the step."""
-    base, steps = positions(spec.left)
-    left_words = [
-        0 if size == 1 else s // spec.depth for s, size in zip(steps[:-1], spec.sizes, strict=False)
-    ]
-    left = _word(c, nest, memories["left"], [*left_words, 0, 1], base // spec.depth)
-    right = _word(c, nest, memories["right"], [*[0] * len(left_words), spec.words, 1], 0)
+    outer = len(spec.sizes) - 1 - spec.contracted
+    lanes = read_operand(c, nest, _left_loops(spec, outer), spec.left, memories["left"], vector=True)
+    strides = [*[0] * outer, spec.words, *_row_major(spec.inner_loops)]
+    address = nest.pointer(strides, 0, memories["right"].address_bits)
+    right = c.read(memories["right"], address, nest.step)
     unit.drive(
-        dot_a=widened(c, spec.left, left, engine.left),
+        dot_a=c.concat([c.resize(lane, engine.left) for lane in lanes]),
         dot_b=widened(c, spec.right, right, engine.right),
-        dot_first=c.delay(nest.first(len(spec.sizes) - 1), 1),
+        dot_first=c.delay(nest.first(outer + 1), 1),
     )
     if engine.dot_switch:
         unit.drive(dot_on=c.const(1, 1))
     unit.idle()
 
 
-def _word(c: Component, nest: Nest, memory: Memory, strides: Sequence[int], base: int) -> Signal:
-    return c.read(memory, nest.pointer(strides, base, memory.address_bits), nest.step)
+def _left_loops(spec: Dot, outer: int) -> list[Loop | None]:
+    """The nest's loops over the left operand; it does not depend on the n tile."""
+    dims = range(len(spec.left.access.sizes))
+    loops: list[Loop | None] = [Loop(spec.sizes[d], d) for d in dims[:outer]]
+    loops.append(None)
+    loops += [Loop(size, d) for size, d in zip(spec.inner_loops[:-1], dims[outer:], strict=False)]
+    return [*loops, Loop(spec.inner_loops[-1], dims[-1], spec.depth)]
+
+
+def _row_major(sizes: Sequence[int]) -> list[int]:
+    """Strides of dense loops."""
+    return [product(sizes[d + 1 :]) for d in range(len(sizes))]
 
 
 def _collect(c: Component, spec: Dot, nest: Nest, sums: Sequence[Signal]) -> tuple[list[Signal], Signal]:
@@ -60,7 +69,7 @@ def _collect(c: Component, spec: Dot, nest: Nest, sums: Sequence[Signal]) -> tup
 
     A word takes lanes / columns tiles, fewer at the end of a row; earlier tiles wait in registers.
     """
-    k_loop = len(spec.sizes) - 1
+    k_loop = len(spec.sizes) - spec.contracted
     tile_done, row_done = nest.carry(k_loop), nest.carry(k_loop - 1)
     chunks = min(spec.depth // spec.columns, spec.tiles)
     lanes: list[Signal] = []

@@ -91,6 +91,7 @@ class Elementwise:
             self.expr.multiplications * lanes,
             adders * lanes,
             self.stage.depth * lanes * self.expr.ops[-1].value.width,
+            self.expr.table_bits * lanes,
         )
 
     def emulate(self, *arrays: IntArray) -> Emulated:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .engine_array import OtherUse, array_rows
 from .engine_dot import dot_sums
 from .engine_spec import EngineSpec
-from .engine_unit import bank, multiplier
+from .engine_unit import bank
 from .hw import Component, Instance, Program, Signal, digest
 
 
@@ -125,6 +125,3 @@ def _outputs(
         whole = products[column] if depth == spec.bank else None
         columns.append([whole] if whole else [lane(column * depth + d) for d in range(depth)])
     c.output("dot_sum", dot_sums(c, spec, dot[2], columns))
-
-
-__all__ = ["Signal", "engine_component", "engine_ref", "multiplier"]

@@ -154,12 +154,17 @@ class ExprBuilder:
             return self.const(table[self.ops[index].param - first], frac)
         return self._add("rom", (index,), Value(frac, low, high), first, table=tuple(table))
 
-    def leading_zeros(self, a: int, bits: int) -> int:
-        """Zeros before the first one of the stored integer in `bits` bits; `a` must not be negative."""
+    def normalise(self, a: int, bits: int) -> tuple[int, int]:
+        """Leading zeros of the stored integer in `bits` bits, and the integer moved left by so many places.
+
+        The moved integer has its first one in the highest bit, or is 0. ValueError unless 0 <= a < 2**bits.
+        """
         x = self.value(a)
         if x.low < 0 or x.high >> bits:
             raise ValueError(f"an integer in {x.low}..{x.high} is not an unsigned number of {bits} bits")
-        return self._add("clz", (a,), Value(0, bits - x.high.bit_length(), bits - x.low.bit_length()), bits)
+        count = Value(0, bits - x.high.bit_length(), bits - x.low.bit_length())
+        zeros = self._add("clz", (a,), count, bits)
+        return zeros, self._add("shl", (a, zeros), Value(0, 0, (1 << bits) - 1))
 
     def shift_left(self, a: int, count: int) -> int:
         """a * 2**count for a count that is not negative."""
@@ -168,13 +173,6 @@ class ExprBuilder:
             raise ValueError(f"a shift by {n.low}..{n.high} (frac {n.frac})")
         ends = [e << k for e in (x.low, x.high) for k in (n.low, n.high)]
         return self._add("shl", (a, count), Value(x.frac, min(ends), max(ends)))
-
-    def within(self, a: int, low: int, high: int) -> int:
-        """The same value with a narrower range of stored integers that the caller has proved."""
-        x = self.value(a)
-        if x.low >= low and x.high <= high:
-            return a
-        return self._add("scale", (a,), Value(x.frac, max(low, x.low), min(high, x.high)))
 
     # ---- the result ------------------------------------------------------------------------------------
     def quant(self, a: int, fmt: NumberFormat) -> int:

@@ -141,8 +141,9 @@ def _prove(definition: Definition, chosen: Plan, x: Value, out: NumberFormat) ->
     exact = definition.exact(inputs.astype(np.float64) * 2.0**-x.frac) * 2.0**out.frac
     error = np.abs(got - np.clip(exact, float(out.min), float(out.max)))
     direction = _direction(definition)
-    halves = (got[inputs < 0], got[inputs >= 0]) if isinstance(definition, Power) else (got,)
-    monotone = direction != 0 and all(bool(np.all(np.diff(h) * direction >= 0)) for h in halves)
+    cut = _cut(definition)
+    pieces = (got,) if cut is None else (got[inputs * 2.0**-x.frac < cut], got[inputs * 2.0**-x.frac > cut])
+    monotone = direction != 0 and all(bool(np.all(np.diff(p) * direction >= 0)) for p in pieces)
     return Accuracy(float(error.max()), exhaustive, monotone, expr.multiplications, expr.table_bits)
 
 
@@ -157,6 +158,13 @@ def _direction(definition: Definition) -> int:
             return 1
         case Wave():
             return 0
+
+
+def _cut(definition: Definition) -> float | None:
+    """Where a monotone function jumps."""
+    if isinstance(definition, Curve):
+        return definition.jump
+    return 0.0 if isinstance(definition, Power) and definition.signs else None
 
 
 def _sample(x: Value) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

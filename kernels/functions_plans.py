@@ -68,7 +68,22 @@ class CurvePlan:
         return b.add(rest, b.const(*self.offset)) if self.offset[0] else rest
 
 
-def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int) -> Iterator[CurvePlan]:
+@dataclass(frozen=True, slots=True)
+class AbovePlan:
+    """max(x, table), for a rising curve above the identity that ends in it; jump as in `Curve`."""
+
+    piecewise: Piecewise
+    jump: int | None
+
+    def emit(self, b: ExprBuilder, x: int) -> int:
+        """Monotone whatever the steps of the table, where a sum of both parts would not be."""
+        y = b.maximum(x, self.piecewise.emit(b, x))
+        if self.jump is None:
+            return y
+        return b.select(b.less(b.const(self.jump, b.value(x).frac), x), x, y)
+
+
+def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int) -> Iterator[Plan]:
     """Tables over the part of the input range where the rest is not constant."""
     unit, scale = 2.0**-x.frac, 2.0**out.frac
 
@@ -102,6 +117,16 @@ def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int) -> Itera
     slope, offset = _significant(curve.slope, bits), _significant(curve.offset, bits)
     for piecewise in candidates(target, degree, out.frac):
         yield CurvePlan(piecewise, curve.symmetry, slope, offset, jump)
+    if curve.rising and curve.symmetry == "even":  # x + rest fell back where x is finer than the steps of the rest
+        whole = Target(
+            lambda u: rest(np.abs(u)) + np.maximum(u, 0.0) * (unit * scale),
+            max(-last, x.low), min(last, x.high),
+            0.0 if -last > x.low else None,
+            math.inf if last < x.high else None,
+            1, 0.0,
+        )  # fmt: skip
+        for piecewise in candidates(whole, degree, out.frac):
+            yield AbovePlan(piecewise, jump)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +309,7 @@ def _normalised(b: ExprBuilder, x: int, bits: int) -> tuple[int, int]:
     x = b.shift(x, value.frac)
     if value.low < 0:
         x = b.maximum(x, b.const(0))
-    zeros = b.leading_zeros(x, bits)
-    full = b.within(b.shift_left(x, zeros), 0, (1 << bits) - 1)
+    zeros, full = b.normalise(x, bits)
     return zeros, b.bitwise("and", full, b.const((1 << (bits - 1)) - 1))
 
 

@@ -78,6 +78,8 @@ def _source_refusal(source: GatherSource, out: Operand, sizes: tuple[int, ...]) 
         return f"{len(own)} dimensions and {len(source.begin)} starts for {len(sizes)} domain dimensions"
     if any(s < 0 or n < 1 or s + n > size for s, n, size in zip(source.begin, own, sizes, strict=True)):
         return f"region of {own} at {source.begin} leaves the domain {sizes}"
+    if source.operand.access.limits:
+        return "it is padded; only `fill` pads the output"
     if len(source.expr.inputs) != 1 or source.expr.multiplications:
         return "its expression must have one operand and no multiplication"
     if source.expr.out != out.fmt:

@@ -241,7 +241,7 @@ def scan(
     out: Operand,
     mul_stages: int = 1,
 ) -> Scan:
-    """The fastest kernel that folds along `dim` and writes every partial result; all accesses are over one domain.
+    """The fastest kernel that folds along `dim` and writes every partial result; all loop over one domain.
 
     epilogue: its input is the accumulator, in range `accumulator(op, result of the prologue, size of dim)`.
     Raises KernelParameterError as `Scan`.

@@ -87,10 +87,10 @@ def writing_refusal(operand: Operand, lane_dim: int) -> str | None:
     return None
 
 
-def strides(operand: Operand, loops: Sequence[Loop]) -> tuple[int, list[int]]:
-    """Element position offset and step of each loop."""
+def strides(operand: Operand, loops: Sequence[Loop | None]) -> tuple[int, list[int]]:
+    """Element position offset and step of each loop (None: a loop that the operand does not depend on)."""
     base, steps = positions(operand)
-    return base, [steps[loop.dim] * loop.scale for loop in loops]
+    return base, [steps[loop.dim] * loop.scale if loop else 0 for loop in loops]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Stage:
 
 
 def read_operand(
-    c: Component, nest: Nest, loops: Sequence[Loop], operand: Operand, memory: Memory, *, vector: bool
+    c: Component, nest: Nest, loops: Sequence[Loop | None], operand: Operand, memory: Memory, *, vector: bool
 ) -> list[Signal]:
     """Lanes of one operand, one cycle after each step of `nest`, whose loops are `loops`.
 
@@ -204,7 +204,7 @@ def read_operand(
     return [c.mux(late, found[0], fill)] * lanes
 
 
-def inside_guards(c: Component, nest: Nest, loops: Sequence[Loop], access: Access) -> Signal | None:
+def inside_guards(c: Component, nest: Nest, loops: Sequence[Loop | None], access: Access) -> Signal | None:
     """1 in a step whose element lies in memory, not in the padding; None when every element does."""
     result: Signal | None = None
     for offset, steps, limit in zip(access.offsets[2:], access.steps[2:], access.limits, strict=True):
@@ -212,7 +212,7 @@ def inside_guards(c: Component, nest: Nest, loops: Sequence[Loop], access: Acces
         low, high = offset + sum(min(r, 0) for r in reach), offset + sum(max(r, 0) for r in reach)
         if low >= 0 and high < limit:
             continue
-        strides = [steps[loop.dim] * loop.scale for loop in loops]
+        strides = [steps[loop.dim] * loop.scale if loop else 0 for loop in loops]
         coordinate = nest.pointer(strides, offset, bits_for_range(low, max(high, limit)))
         valid = c.below(coordinate, limit)  # a negative coordinate is a large unsigned number
         result = valid if result is None else c.and_(result, valid)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
@@ -255,7 +255,7 @@ def test_random_relayouts_in_the_model(case: tuple[Gather, Array, Array]) -> Non
 
 
 @given(st.lists(relayouts(), min_size=20, max_size=20))
-@settings(max_examples=2)
+@settings(max_examples=2, phases=[Phase.generate])
 def test_random_relayouts_in_hardware(cases: list[tuple[Gather, Array, Array]]) -> None:
     check_all([spec for spec, _, _ in cases])
 

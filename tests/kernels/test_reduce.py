@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
@@ -297,7 +297,7 @@ def test_random_reductions_in_the_model(case: tuple[Reduce, Array, Array]) -> No
 
 
 @given(st.lists(reductions(), min_size=20, max_size=20))
-@settings(max_examples=2)
+@settings(max_examples=2, phases=[Phase.generate])
 def test_random_reductions_in_hardware(cases: list[tuple[Reduce, Array, Array]]) -> None:
     check_all([spec for spec, _, _ in cases])
 

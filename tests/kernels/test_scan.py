@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
@@ -162,7 +162,7 @@ def test_random_cases_in_the_model(case: tuple[Scan, Array, Array]) -> None:
 
 
 @given(st.lists(cases(), min_size=20, max_size=20))
-@settings(max_examples=2)
+@settings(max_examples=2, phases=[Phase.generate])
 def test_random_cases_in_hardware(drawn: list[tuple[Scan, Array, Array]]) -> None:
     check_all([spec for spec, _, _ in drawn])
 
@@ -179,14 +179,12 @@ def test_parameter_errors_say_what_is_wrong() -> None:
         where + "the epilogue gives fixed16.8, the output holds fixed8.1"
     )
     assert refusal("max", keep, [x, x], 1, keep, y) == where + "expression of 1 operands given 2 memories"
-    assert (
-        refusal("max", keep, [], 1, keep, y)
-        == where.replace("(4, 6)", "()") + "it needs at least one operand"
-    )
+    nothing = "scan kernel (max) along dimension 1 of (): it needs at least one operand"
+    assert refusal("max", keep, [], 1, keep, y) == nothing
     turned = replace(x, access=x.access.permute((1, 0)))
-    out = tensor((6, 4), F16, 4)
-    assert refusal("max", keep, [turned], 0, keep, out) == (
-        "scan kernel (max) along dimension 0 of (6, 4): operand 0: neighbours of loop dimension 1 lie 0 columns and 1 rows apart"
+    assert refusal("max", keep, [turned], 0, keep, tensor((6, 4), F16, 4)) == (
+        "scan kernel (max) along dimension 0 of (6, 4): "
+        "operand 0: neighbours of loop dimension 1 lie 0 columns and 1 rows apart"
     )
     with pytest.raises(KernelParameterError, match="epilogue input 0 takes"):
         scan("add", keep, [x], 1, keep, y)

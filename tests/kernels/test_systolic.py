@@ -38,12 +38,18 @@ SHAPES = [  # batch, m, n, inner
 ]
 
 
-@pytest.mark.parametrize("feeds", FEEDS)
+@pytest.mark.parametrize("feeds", [*FEEDS[:1], *(pytest.param(f, marks=pytest.mark.slow) for f in FEEDS[1:])])
 def test_every_shape_equals_its_model_on_one_engine(feeds: str) -> None:
     check_program([matmul(*shape, 4, 4, feeds, residual=True) for shape in SHAPES], rounds=2)
 
 
-@pytest.mark.parametrize(("rows", "lanes"), [(1, 1), (1, 4), (2, 4), (3, 3), (3, 5), (2, 2), (5, 8)])
+SLOW_ARRAYS = ((1, 4), (3, 3), (2, 2), (5, 8))
+
+
+@pytest.mark.parametrize(
+    ("rows", "lanes"),
+    [(1, 1), (2, 4), (3, 5), *(pytest.param(*a, marks=pytest.mark.slow) for a in SLOW_ARRAYS)],
+)
 def test_any_array(rows: int, lanes: int) -> None:
     feeds = FEEDS if lanes % rows == 0 else FEEDS[::2]
     shapes = [((), rows, lanes, lanes), ((2,), rows + 1, lanes + 1, lanes + 1), ((), 7, 11, 5), ((), 1, 2, 3)]
@@ -72,7 +78,7 @@ def test_both_simulators_agree() -> None:
         (integer(8, signed=False), integer(8), integer(32)),
         (BOOL, BOOL, integer(8, signed=False)),
         (fixed(8, 7), fixed(16, 14), fixed(8, 5)),
-        (fixed(32, 16), fixed(32, 28), fixed(32, 16)),
+        pytest.param(fixed(32, 16), fixed(32, 28), fixed(32, 16), marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -121,7 +127,7 @@ def test_saturations_are_counted() -> None:
 def test_one_square_product_takes_3n_plus_2(size: int, stages: int) -> None:
     spec = matmul((), size, size, size, size, size, mul_stages=stages)
     assert spec.cycles() == 3 * size + 1 + stages
-    if size == 4 or (size == 8 and stages == 1):
+    if size == 4:
         check(spec)
 
 
@@ -157,8 +163,6 @@ def test_bad_parameters_are_refused(change: dict[str, object], reason: str) -> N
 
 
 def test_the_smallest_program(golden: Callable[[str], None]) -> None:
-    golden(
-        with_stable_names(
-            bench(matmul((), 2, 2, 2, 2, 2, "contracted free", fixed(4, 2), fixed(4, 2), fixed(4, 2))).futil
-        )
-    )
+    tiny = fixed(4, 2)
+    spec = matmul((), 1, 1, 2, 1, 1, left=tiny, right=tiny, out=tiny, bias=False)
+    golden(with_stable_names(bench(spec).futil))

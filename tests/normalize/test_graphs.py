@@ -50,6 +50,9 @@ SMALLER: dict[str, tuple[Any, list[str]]] = {
     "division by a power of two": (lambda x: x / 4, ["mul"]),
     "division by another number": (lambda x: x / 3, ["div_const"]),
     "transposed weight": (lambda x: x @ torch.ones(4, 2), ["linear"]),
+    "bias added after a product": (lambda x: x @ torch.ones(4, 2) + torch.ones(2), ["linear"]),
+    "bias added before a product": (lambda x: torch.ones(2) + x @ torch.ones(4, 2), ["linear"]),
+    "addend that is no bias": (lambda x: x @ torch.ones(4, 2) + torch.ones(3, 1), ["linear", "add"]),
     "constant mask": (lambda x: x.tril(), ["where"]),
     "computation of constants": (lambda x: x + (torch.arange(4) * 2).float().exp().softmax(0), ["add"]),
 }
@@ -181,7 +184,7 @@ def test_every_operation_is_documented() -> None:
 SLICES = st.slices(4)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.slices(3), st.slices(4)), min_size=1, max_size=3))
 def test_chains_of_slices_and_flips(slices: list[tuple[slice, slice]]) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ from torch._dynamo.symbolic_convert import InstructionTranslator
 _ROOT_CALLS = ("_call_impl", "_wrapped_call_impl")
 _HOOKS = "a module has forward hooks, which torch.compile captures one by one"
 _RNN = (
-    "torch.compile leaves nn.LSTM, nn.GRU and nn.RNN out of its graphs unless "
+    "nn.LSTM, nn.GRU and nn.RNN are one cause: torch.compile leaves them out of its graphs unless "
     "torch._dynamo.config.allow_rnn is True"
 )
 

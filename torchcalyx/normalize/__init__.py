@@ -29,7 +29,7 @@ from torchcalyx.normalize import (
 )
 from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known
-from torchcalyx.normalize.fold_affine import fold_batch_norm
+from torchcalyx.normalize.fold_linear import fold_into_linear
 from torchcalyx.normalize.lower import Lowerer, Refusal
 from torchcalyx.normalize.report import unsupported
 from torchcalyx.normalize.simplify import drop_dead, simplify_views
@@ -48,7 +48,7 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **batchnorm.LOWERINGS,
 }
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (simplify_views, drop_dead, fold_batch_norm, drop_dead)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (simplify_views, drop_dead, fold_into_linear, drop_dead)
 
 
 def normalize(captured: Captured) -> Graph:

@@ -1,0 +1,66 @@
+"""What README.md shows is what the commands print now. `python docs/readme.py` refreshes it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import torchcalyx
+from torchcalyx.cli import main as cli
+from torchcalyx.normalform import OPS
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+pytestmark = pytest.mark.needs("calyx", "verilator")
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+readme, operations = load("readme"), load("operations")
+
+
+def test_the_example_prints_what_stands_below_it() -> None:
+    (example,) = readme.EXAMPLE.finditer(README)
+    assert readme.example_output(example) == example["output"], "run: python docs/readme.py"
+    assert len(example["code"].strip().splitlines()) <= 12
+
+
+@pytest.mark.parametrize("match", list(readme.CONSOLE.finditer(README)), ids=lambda m: m["command"])
+def test_a_command_prints_what_stands_below_it(match: re.Match[str]) -> None:
+    assert readme.console_output(match) == match["output"], "run: python docs/readme.py"
+
+
+def test_the_table_of_operations_is_what_the_compiler_does() -> None:
+    (table,) = readme.TABLE.finditer(README)
+    assert operations.table() + "\n" == table["output"], "run: python docs/readme.py"
+
+
+def test_the_table_reaches_every_operation_of_the_normal_form() -> None:
+    reached = frozenset().union(*(found.operations for found in operations.outcomes().values()))
+    assert set(OPS) - {"input", "constant"} - reached == set()
+
+
+def test_names_in_the_readme_exist() -> None:
+    for path in re.findall(
+        r"`((?:examples|docs|benchmarks|tests|kernels|torchcalyx)/[\w/]*(?:\.\w+)?)`", README
+    ):
+        assert (ROOT / path).exists(), path
+    for name in re.findall(r"`hw\.(\w+)", README):
+        assert hasattr(torchcalyx.CompiledModule, name), name
+    for name in ("setup", "doctor", "compile", "run", "report", "explain"):
+        assert name in cli.commands
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) < 150
