@@ -42,11 +42,11 @@ from .stage import Stage, reading_mode, word_loops
 class Dot:
     """One call of the dot array; `dot(...)` makes it with as few loops as possible.
 
-    left: access over (..., m, k) with `contracted` dimensions of k, the last of them over the lanes (a convolution
-    contracts kernel row, kernel column and channel); it may be padded. weight_fmt: format of the weights. features: N. columns: sums formed at
-    once, a divisor of the lanes. epilogue: input 0 is the sum (range `accumulator`), the others the
-    memories `extras`, each with an access over (..., m, n), as `out` has. Raises KernelParameterError with
-    the reason of `refusal`.
+    left: access over (..., m, k) with `contracted` dimensions of k, the last of them over the lanes (a
+    convolution contracts kernel row, kernel column and channel); it may be padded. weight_fmt: format of
+    the weights. features: N. columns: sums formed at once, a divisor of the lanes. epilogue: input 0 is the
+    sum (range `accumulator`), the others the memories `extras`, each with an access over (..., m, n), as
+    `out` has. Raises KernelParameterError with the reason of `refusal`.
     """
 
     left: Operand

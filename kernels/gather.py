@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from .engine_spec import EngineSpec
 from .expr import Expr, narrowing
 from .hw import Component, Memory, Program, Signal, digest
 from .lane import lane_component, latency
-from .loops import Nest
+from .loops import Loop, Nest
 from .numerics import IntArray, product
 from .regions import (
     GatherSource,
@@ -33,7 +34,7 @@ from .regions import (
     regions_refusal,
     written,
 )
-from .stage import Stage, element_lanes, positions, word_loops
+from .stage import Stage, element_lanes, inside_guards, positions, word_loops
 
 __all__ = ["Gather", "GatherSource", "gather", "refusal"]
 
@@ -156,19 +157,28 @@ class Gather:
     ) -> Signal:
         """What the port's memory delivers one cycle after the step, the source chosen by the regions."""
         members = [(s, flag) for s, flag in zip(self.sources, inside, strict=True) if s.port == port]
-        operand = members[0][0].operand
-        lanes = operand.layout.lanes
-        address, lane, enable = c.const(0, memory.address_bits), c.const(0, 1), c.const(0, 1)
-        for number, (source, flag) in enumerate(members):
-            base, steps = positions(source.operand)
-            base -= sum(s * k for s, k in zip(source.begin, steps, strict=True))
-            word, place = nest.digit_pointer(steps, base, lanes, memory.address_bits)
-            address = c.mux(flag, word, address) if number else word
-            lane = c.mux(flag, place, lane) if number else place
-            enable = c.or_(enable, flag) if number else flag
-        # Outside its regions a pointer may lie beyond the memory: the read is off there.
-        data = c.read(memory, address, c.and_(nest.step, enable))
-        return c.select(element_lanes(c, operand, data), c.delay(lane, 1))
+        fmt, lanes = members[0][0].operand.fmt, members[0][0].operand.layout.lanes
+        one = c.const(1, 1)
+        chosen: list[Signal] = []
+        for source, flag in members:
+            operand = source.over(self.sizes)
+            base, steps = positions(operand)
+            loops = [Loop(size, d) for d, size in enumerate(self.sizes)]
+            guard = inside_guards(c, nest, loops, operand.access) if source.operand.access.limits else None
+            fill = c.const(operand.access.fill, fmt.signed_width)
+            options = [*nest.digit_pointer(steps, base, lanes, memory.address_bits), guard or one, fill]
+            if chosen:
+                chosen = [
+                    n if n.text == o.text else c.mux(flag, n, o) for n, o in zip(options, chosen, strict=True)
+                ]
+            else:
+                chosen = options
+        address, lane, guard, fill = chosen
+        enable = reduce(c.or_, [flag for _, flag in members])
+        # Outside its regions and guards a pointer may lie beyond the memory: the read is off there.
+        data = c.read(memory, address, reduce(c.and_, [nest.step, enable, guard]))
+        element = c.select(element_lanes(c, members[0][0].operand, data), c.delay(lane, 1))
+        return element if guard == one else c.mux(c.delay(guard, 1), element, c.delay(fill, 1))
 
 
 def covered(c: Component, nest: Nest, source: GatherSource) -> Signal:

@@ -79,7 +79,8 @@ class NumberFormat:
             if np.isnan(real).any():
                 raise ValueError("NaN has no fixed-point value")
             rounded = np.rint(np.ldexp(real, self.frac))
-            limited = np.clip(rounded, float(self.min) * 2, float(self.max + 1) * 2)
+            # Limits a factor of two outside the range: what lies beyond is still counted as saturated.
+            limited = np.clip(rounded, float(self.min) * 2 - 2, float(self.max + 1) * 2)
             scaled = np.array([int(v) for v in limited.ravel()], dtype=object).reshape(real.shape)
             if self.width <= 52:
                 scaled = limited.astype(np.int64)

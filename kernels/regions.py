@@ -37,6 +37,11 @@ class GatherSource:
         """The part of the domain it covers."""
         return tuple(slice(s, s + n) for s, n in zip(self.begin, self.operand.access.sizes, strict=True))
 
+    def over(self, sizes: tuple[int, ...]) -> Operand:
+        """The operand continued over the whole domain; only inside the region it points into the memory."""
+        starts = tuple(-s for s in self.begin)
+        return replace(self.operand, access=self.operand.access.slice(starts, (1,) * len(sizes), sizes))
+
 
 def covers_all(sources: Sequence[GatherSource], sizes: Sequence[int]) -> bool:
     """Whether no element of the domain is left to the fill value (regions do not overlap)."""
@@ -78,8 +83,6 @@ def _source_refusal(source: GatherSource, out: Operand, sizes: tuple[int, ...]) 
         return f"{len(own)} dimensions and {len(source.begin)} starts for {len(sizes)} domain dimensions"
     if any(s < 0 or n < 1 or s + n > size for s, n, size in zip(source.begin, own, sizes, strict=True)):
         return f"region of {own} at {source.begin} leaves the domain {sizes}"
-    if source.operand.access.limits:
-        return "it is padded; only `fill` pads the output"
     if len(source.expr.inputs) != 1 or source.expr.multiplications:
         return "its expression must have one operand and no multiplication"
     if source.expr.out != out.fmt:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import weakref
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,6 +288,25 @@ def test_options_reach_the_compiler(made: list[CompiledModule]) -> None:
     other = torchcalyx.compile(model, inputs, **options)
     assert made[0].stages.typed == other.stages.typed
     assert made[0].futil == other.futil != torchcalyx.compile(model, inputs).futil
+
+
+def test_sizes_marked_dynamic_and_arguments_of_any_class(made: list[CompiledModule]) -> None:
+    x = torch.randn(5, 2)
+    torch._dynamo.mark_dynamic(x, 0)
+    found = compiled(lambda box: box.value * 2 + 1)(SimpleNamespace(value=x))
+    torch.testing.assert_close(found, x * 2 + 1, atol=0.01, rtol=0)
+    assert [i.path for i in made[0].stages.captured.inputs] == ["box_value"]
+
+
+def test_compiled_code_does_not_keep_the_model_alive(made: list[CompiledModule]) -> None:
+    model = MLP().eval()
+    fast = compiled(model)
+    fast(*mlp_inputs())
+    alive = weakref.ref(model)
+    del model, fast
+    torch._dynamo.reset()
+    gc.collect()
+    assert alive() is None
 
 
 def test_options_object_is_accepted(made: list[CompiledModule]) -> None:

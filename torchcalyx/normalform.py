@@ -26,6 +26,7 @@ from torchcalyx.typerules import (
     cumsum_rule,
     elementwise_rule,
     expand_rule,
+    gelu_rule,
     given_rule,
     linear_rule,
     matmul_rule,
@@ -57,6 +58,7 @@ _NUMBER = elementwise_rule(_NUMBERS)
 _COMPARE = elementwise_rule(DTYPES, "bool")
 _LOGIC = elementwise_rule(("bool",))
 _BITS = elementwise_rule((*INTS, "bool"))
+_FUNCTION = elementwise_rule(FLOATS)
 _FOLD = ("dims", "keepdim")
 _PICK = ("dim", "keepdim")
 
@@ -75,6 +77,29 @@ OPS: Mapping[str, Op] = {
     "sign": Op("-1, 0 or 1", 1, 1, (), _NUMBER),
     "relu": Op("max(x, 0)", 1, 1, (), _NUMBER),
     "clamp": Op("min(max(x, min), max); either bound may be None", 1, 1, ("max", "min"), clamp_rule),
+    "sigmoid": Op("1 / (1 + exp(-x))", 1, 1, (), _FUNCTION),
+    "tanh": Op("hyperbolic tangent", 1, 1, (), _FUNCTION),
+    "erf": Op("error function", 1, 1, (), _FUNCTION),
+    "exp": Op("e to the power x", 1, 1, (), _FUNCTION),
+    "exp2": Op("2 to the power x", 1, 1, (), _FUNCTION),
+    "expm1": Op("exp(x) - 1", 1, 1, (), _FUNCTION),
+    "gelu": Op("x * cdf(x) of the normal distribution; approximate is none (erf) or tanh", 1, 1,
+               ("approximate",), gelu_rule),
+    "silu": Op("x * sigmoid(x)", 1, 1, (), _FUNCTION),
+    "mish": Op("x * tanh(ln(1 + exp(x)))", 1, 1, (), _FUNCTION),
+    "elu": Op("scale * (x if x > 0 else alpha * (exp(input_scale * x) - 1))", 1, 1,
+              ("alpha", "input_scale", "scale"), _FUNCTION),
+    "softplus": Op("ln(1 + exp(beta * x)) / beta, x itself where beta * x > threshold", 1, 1,
+                   ("beta", "threshold"), _FUNCTION),
+    "log": Op("natural logarithm", 1, 1, (), _FUNCTION),
+    "log2": Op("logarithm to base 2", 1, 1, (), _FUNCTION),
+    "log10": Op("logarithm to base 10", 1, 1, (), _FUNCTION),
+    "log1p": Op("ln(1 + x)", 1, 1, (), _FUNCTION),
+    "sqrt": Op("square root", 1, 1, (), _FUNCTION),
+    "rsqrt": Op("1 / sqrt(x)", 1, 1, (), _FUNCTION),
+    "reciprocal": Op("1 / x", 1, 1, (), _FUNCTION),
+    "sin": Op("sine", 1, 1, (), _FUNCTION),
+    "cos": Op("cosine", 1, 1, (), _FUNCTION),
     "eq": Op("a == b", 2, 2, (), _COMPARE),
     "ne": Op("a != b", 2, 2, (), _COMPARE),
     "lt": Op("a < b", 2, 2, (), _COMPARE),

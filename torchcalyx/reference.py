@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.graph import Graph, Node
+from torchcalyx.kernels.functions_real import FUNCTIONS
 
 Tensor: TypeAlias = "npt.NDArray[Any]"
 Evaluator: TypeAlias = "Callable[..., Tensor]"
@@ -70,6 +71,15 @@ def _pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -
     return np.pad(x, list(zip(before, after, strict=True)), constant_values=value)
 
 
+def _exact(name: str) -> Evaluator:
+    """A nonlinear function with its attributes as keywords, in float64."""
+    return lambda x, **params: FUNCTIONS[name](**params).exact(np.asarray(x, np.float64))
+
+
+def _gelu(x: Tensor, approximate: str) -> Tensor:
+    return _exact("gelu_tanh" if approximate == "tanh" else "gelu")(x)
+
+
 def _over_dims(function: Callable[..., Any]) -> Evaluator:
     def evaluator(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
         return np.asarray(function(x, axis=dims, keepdims=keepdim))
@@ -97,6 +107,21 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "sign": np.sign,
     "relu": lambda x: np.maximum(x, 0),
     "clamp": _clamp,
+    **{k: _exact(k) for k in ("sigmoid", "erf", "silu", "mish", "elu", "softplus")},
+    "gelu": _gelu,
+    "tanh": np.tanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": np.reciprocal,
+    "sin": np.sin,
+    "cos": np.cos,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

@@ -73,6 +73,12 @@ def elementwise_rule(allowed: tuple[str, ...], result: str | None = None) -> Rul
     return rule
 
 
+def gelu_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """`approximate` is "none" or "tanh"."""
+    need(attrs["approximate"] in ("none", "tanh"), f"approximate is {attrs['approximate']!r}")
+    return elementwise_rule(FLOATS)(types, attrs)
+
+
 def linear_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     """x[..., K], weight[N, K], bias[N] -> [..., N]."""
     dtype, (x, weight) = _one_dtype(types, (*FLOATS, *INTS)), types[:2]

@@ -27,7 +27,9 @@ from torchcalyx.kernels.dot import Dot, dot
 from torchcalyx.kernels.engine_dot import tree_stages
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer, product
 
-SHAPES = {  # lanes, columns -> (rows, inner, features)
+SHAPES: dict[
+    tuple[int, int], list[tuple[tuple[int, ...], int, int]]
+] = {  # lanes, columns -> (rows, inner, features)
     (1, 1): [((1,), 1, 1), ((3,), 5, 2)],
     (3, 3): [((1,), 1, 1), ((2,), 2, 4), ((2,), 3, 3), ((1,), 4, 2), ((2, 2), 7, 7)],
     (3, 1): [((1,), 1, 1), ((2,), 4, 2), ((2,), 3, 7), ((1,), 2, 3)],

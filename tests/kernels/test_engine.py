@@ -25,7 +25,7 @@ def products(shape: tuple[int, ...], lanes: int) -> KernelSpec:
     return elementwise(expr, [tensor(shape, F16, lanes)] * 2, tensor(shape, F16, lanes))
 
 
-MIXES = {
+MIXES: dict[str, tuple[list[KernelSpec], int]] = {
     "dot and vector": ([linear((2,), 9, 7, 4, 2), products((5, 6), 4)], 8),
     "array and vector": ([matmul((), 7, 9, 5, 3, 4), products((9,), 4)], 12),
     "array and dot": ([matmul((), 5, 6, 7, 4, 4), linear((2,), 9, 7, 4, 4)], 16),

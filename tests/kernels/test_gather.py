@@ -130,6 +130,32 @@ def test_constant_pad() -> None:
     check_all(specs)
 
 
+def test_padded_sources() -> None:
+    """Padding inside the sources' own views: each its value, none read outside the memory."""
+    specs = []
+    for lanes in LANES:
+        x, y = tensor((3, 5), F16, lanes), tensor((4, 4), F16, lanes)
+        left = x.access.pad((1, 2), (0, 1), -7)
+        right = y.access.permute((1, 0)).pad((0, 1), (0, 0), 9)
+        below = x.access.slice((0, 1), (1, 1), (2, 4)).pad((0, 2), (1, 7), 3)
+        assert left is not None and right is not None and below is not None
+        parts = [
+            GatherSource(replace(x, access=left), (0, 0), narrowing(F16, F16), 0),
+            GatherSource(replace(y, access=right), (0, 8), narrowing(F16, F16), 1),
+            GatherSource(replace(x, access=below), (4, 0), narrowing(F16, F16), 0),
+        ]
+        spec = gather(parts, tensor((7, 13), F16, lanes))
+        a, b = np.arange(15).reshape(3, 5), np.arange(16).reshape(4, 4)
+        upper = [
+            np.pad(a, ((1, 0), (2, 1)), constant_values=-7),
+            np.pad(b.T, ((0, 0), (1, 0)), constant_values=9),
+        ]
+        lower = np.pad(a[:2, 1:], ((0, 1), (2, 7)), constant_values=3)
+        assert np.array_equal(model(spec, a, b), np.block([upper, [lower]]).ravel())
+        specs.append(spec)
+    check_all(specs)
+
+
 def rolled(lanes: int) -> Gather:
     """roll(x, 3) of 10 elements: two parts of one memory."""
     x = tensor((10,), F16, lanes)

@@ -176,6 +176,29 @@ def test_every_format_folds_without_overflow() -> None:
     check_all(specs[::2])
 
 
+def test_windows_over_padding() -> None:
+    """Maxima of 3x3 windows, stride 2, over a channels-last image padded by the least value."""
+    specs = []
+    for lanes in LANES:
+        image = tensor((7, 6, 5), F16, lanes)
+        padded = image.access.pad((1, 1, 0), (1, 1, 0), F16.min)
+        assert padded is not None
+        windows = padded.window(0, 3, 2).window(1, 3, 2)  # (rows, columns, channels, taps, taps)
+        rows, columns = windows.sizes[:2]
+        keep, out = narrowing(F16, F16), tensor((rows, columns, 5), F16, lanes)
+        spec = reduce("max", keep, [replace(image, access=windows)], (3, 4), keep, out)
+        assert spec.lanes == "kept"
+        data = np.random.default_rng(lanes).integers(-99, 99, (7, 6, 5))
+        wide = np.pad(data, ((1, 1), (1, 1), (0, 0)), constant_values=F16.min)
+        want = [
+            [wide[2 * i : 2 * i + 3, 2 * j : 2 * j + 3].max((0, 1)) for j in range(columns)]
+            for i in range(rows)
+        ]
+        assert np.array_equal(model(spec, data), np.array(want).ravel())
+        specs.append(spec)
+    check_all(specs)
+
+
 def test_saturations_are_counted() -> None:
     spec = folding("add", (4, 3), (1,), 4)
     data = np.array([[30000, 30000, 0], [1, 2, 3], [-30000, -30000, -1], [32767, 0, 0]])

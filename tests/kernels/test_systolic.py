@@ -26,7 +26,7 @@ from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.systolic import Systolic, systolic
 
 FEEDS = ("contracted free", "free free", "contracted contracted", "free contracted")
-SHAPES = [  # batch, m, n, inner
+SHAPES: list[tuple[tuple[int, ...], int, int, int]] = [  # batch, m, n, inner
     ((), 1, 1, 1),
     ((), 3, 3, 3),
     ((), 4, 4, 4),

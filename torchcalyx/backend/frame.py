@@ -93,7 +93,12 @@ def keep_eval_mode(frame: Frame) -> None:
 
 def source_name(source: Any) -> str:
     """Dynamo's expression for a source, as in `L['x']`; "" for none."""
-    return str(source.name) if source is not None else ""
+    return str(_read(source.name)) if source is not None else ""
+
+
+def is_module_source(source: Any) -> bool:
+    """Whether a source (None: no) is read from an nn.Module."""
+    return source is not None and bool(_read(source.guard_source).is_unspecialized_nn_module())
 
 
 def resolve(expression: str, scope: Mapping[str, Any]) -> Any:
@@ -137,6 +142,11 @@ def _modules(gm: fx.GraphModule, scope: Mapping[str, Any]) -> tuple[tuple[nn.Mod
                 module = resolve(outermost.group(), scope)
                 found[id(module)] = module
     return tuple(found.values()), tuple(sources.values())
+
+
+def _read(attribute: Any) -> Any:
+    """A property of a source; older versions of torch have a method in its place."""
+    return attribute() if callable(attribute) else attribute
 
 
 def _is_module(expression: str, scope: Mapping[str, Any]) -> bool:

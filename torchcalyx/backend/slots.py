@@ -16,7 +16,7 @@ from torch import fx, nn
 from torch._dynamo.source import LocalSource
 from torch.utils import _pytree as pytree
 
-from torchcalyx.backend.frame import Frame, bases, resolve, source_name
+from torchcalyx.backend.frame import Frame, bases, is_module_source, resolve, source_name
 
 Kind: TypeAlias = Literal["input", "weight", "integer", "number"]
 
@@ -80,7 +80,7 @@ def readable(expression: str, frame: Frame | None) -> str:
 def _slot(node: fx.Node, example: Any, order: int, frame: Frame | None) -> Slot:
     source = getattr(node, "_dynamo_source", None)
     name = source_name(source)
-    of_module = any(s.guard_source.is_unspecialized_nn_module() for s in (source,) if s is not None)
+    of_module = is_module_source(source)
     path = readable(name, frame) or node.name
     return Slot(node.name, _kind(node, example, source, of_module), path, name, order, of_module)
 

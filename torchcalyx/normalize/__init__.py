@@ -22,6 +22,7 @@ from torchcalyx.normalize import (
     contraction,
     division,
     elementwise,
+    functions,
     indexing,
     layout,
     movement,
@@ -31,6 +32,7 @@ from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known
 from torchcalyx.normalize.fold_linear import fold_into_linear
 from torchcalyx.normalize.lower import Lowerer, Refusal
+from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
 from torchcalyx.normalize.simplify import drop_dead, simplify_views
 from torchcalyx.typerules import DTYPES
@@ -39,6 +41,7 @@ __all__ = ["LOWERINGS", "PASSES", "normalize"]
 
 LOWERINGS: Mapping[Any, Lowering] = {
     **elementwise.LOWERINGS,
+    **functions.LOWERINGS,
     **division.LOWERINGS,
     **contraction.LOWERINGS,
     **reduction.LOWERINGS,
@@ -48,7 +51,7 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **batchnorm.LOWERINGS,
 }
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (simplify_views, drop_dead, fold_into_linear, drop_dead)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (expand_products, simplify_views, drop_dead, fold_into_linear, drop_dead)
 
 
 def normalize(captured: Captured) -> Graph:

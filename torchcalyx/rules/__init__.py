@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchcalyx.match import Rule
-from torchcalyx.rules import elementwise, matmul, movement, reduce, view
+from torchcalyx.rules import elementwise, matmul, movement, reduce, scan, view
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
@@ -11,5 +11,6 @@ RULES: tuple[Rule, ...] = (
     *reduce.RULES,
     *elementwise.RULES,
     *movement.RULES,
+    *scan.RULES,
 )
 """First match wins; larger patterns stand before smaller ones."""

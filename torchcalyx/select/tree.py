@@ -9,7 +9,8 @@ from typing import TypeAlias
 from torchcalyx.graph import Node
 from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
 from torchcalyx.kernels.numerics import NumberFormat
-from torchcalyx.select.datapath import ELEMENTWISE, Datapath, supported
+from torchcalyx.select.datapath import ELEMENTWISE, Datapath, multiplications, supported
+from torchcalyx.select.functions import lane_multipliers
 from torchcalyx.select.view import GraphView
 
 
@@ -35,9 +36,7 @@ class Tree:
 
 def products(view: GraphView, node: Node) -> int:
     """Multipliers that one lane of a node needs."""
-    if node.op != "mul":
-        return 0
-    return int(all(view.scalar(a) is None for a in node.args))
+    return multiplications(view, node)
 
 
 def grow(view: GraphView, root: Node) -> Tree:
@@ -45,7 +44,7 @@ def grow(view: GraphView, root: Node) -> Tree:
 
     It stops where the multipliers of all lanes would pass the budget.
     """
-    limit = max(1, view.options.multipliers // view.lanes)
+    limit = lane_multipliers(view)
     names = {root.name}
     used = products(view, root)
     frontier = [a for a in view.args(root)]

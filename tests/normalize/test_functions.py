@@ -1,0 +1,116 @@
+"""Nonlinear functions: every spelling becomes the normal form that computes what torch computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchcalyx.capture import capture
+from torchcalyx.errors import UnsupportedOpError
+from torchcalyx.normalform import verify
+from torchcalyx.normalize import normalize
+from torchcalyx.reference import reference
+
+Forward = Callable[[Tensor], Tensor]
+
+SPELLINGS: dict[str, tuple[Forward, set[str]]] = {
+    "sigmoid": (torch.sigmoid, {"sigmoid"}),
+    "expit": (torch.special.expit, {"sigmoid"}),
+    "log_sigmoid": (F.logsigmoid, {"neg", "softplus"}),
+    "tanh": (torch.tanh, {"tanh"}),
+    "tanhshrink": (F.tanhshrink, {"tanh", "sub"}),
+    "erf": (torch.erf, {"erf"}),
+    "erfc": (torch.special.erfc, {"erf", "sub"}),
+    "exp": (torch.exp, {"exp"}),
+    "exp2": (torch.exp2, {"exp2"}),
+    "expm1": (torch.expm1, {"expm1"}),
+    "two_to_the_x": (lambda x: 2**x, {"exp2"}),
+    "ten_to_the_x": (lambda x: 10.0**x, {"mul", "exp2"}),
+    "gelu": (F.gelu, {"gelu"}),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), {"gelu"}),
+    "silu": (F.silu, {"silu"}),
+    "mish": (F.mish, {"mish"}),
+    "elu": (lambda x: F.elu(x, 0.7), {"elu"}),
+    "elu_negative": (lambda x: F.elu(x, -0.5), {"elu"}),
+    "selu": (F.selu, {"elu"}),
+    "celu": (lambda x: F.celu(x, 0.5), {"elu"}),
+    "softplus": (F.softplus, {"softplus"}),
+    "softplus_threshold": (lambda x: F.softplus(x, 2.0, 1.0), {"softplus"}),
+    "glu": (F.glu, {"slice", "sigmoid", "mul"}),
+    "sin": (torch.sin, {"sin"}),
+    "cos": (torch.cos, {"cos"}),
+    "hardsigmoid": (F.hardsigmoid, {"add", "clamp", "div_const"}),
+    "hardswish": (F.hardswish, {"add", "clamp", "mul", "div_const"}),
+    "relu6": (F.relu6, {"clamp"}),
+    "softshrink": (F.softshrink, {"abs", "gt", "sign", "mul", "sub", "where"}),
+    "hardshrink": (F.hardshrink, {"abs", "le", "where"}),
+    "threshold": (lambda x: F.threshold(x, 0.1, 2.0), {"le", "where"}),
+    "int_sigmoid": (lambda x: torch.sigmoid(x.round().to(torch.int32)), {"cast", "sigmoid"}),
+}
+POSITIVE: dict[str, tuple[Forward, set[str]]] = {
+    "log": (torch.log, {"log"}),
+    "log2": (torch.log2, {"log2"}),
+    "log10": (torch.log10, {"log10"}),
+    "log1p": (torch.log1p, {"log1p"}),
+    "sqrt": (torch.sqrt, {"sqrt"}),
+    "rsqrt": (torch.rsqrt, {"rsqrt"}),
+    "reciprocal": (torch.reciprocal, {"reciprocal"}),
+    "one_over_x": (lambda x: 1 / x, {"reciprocal"}),
+    "power_half": (lambda x: x**0.5, {"sqrt"}),
+    "power_minus_half": (lambda x: x**-0.5, {"rsqrt"}),
+    "power_minus_two": (lambda x: x**-2, {"mul", "reciprocal"}),
+    "power_three_halves": (lambda x: x**1.5, {"sqrt", "mul"}),
+    "power_minus_five_halves": (lambda x: x**-2.5, {"sqrt", "mul", "reciprocal"}),
+    "power_three": (lambda x: x**3.0, {"mul"}),
+}  # fmt: skip
+
+
+class Bundle(nn.Module):
+    """Several functions of one input."""
+
+    def __init__(self, functions: dict[str, Forward]) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {name: function(x) for name, function in self.functions.items()}
+
+
+@pytest.mark.parametrize("table", [SPELLINGS, POSITIVE], ids=["real", "positive"])
+def test_normal_form_computes_what_torch_computes(table: dict[str, tuple[Forward, set[str]]]) -> None:
+    x = torch.linspace(0.1, 5, 24).reshape(3, 8) if table is POSITIVE else torch.linspace(-6, 6, 24).reshape(3, 8)
+    functions = {name: forward for name, (forward, _) in table.items() if name != "int_sigmoid"}
+    graph = normalize(capture(Bundle(functions), (x,)))
+    assert verify(graph) == ()
+    for got, want in zip(reference(graph, [x.numpy()]), Bundle(functions)(x).values(), strict=True):
+        np.testing.assert_allclose(got, want.double().numpy(), 2e-6, 2e-6)
+
+
+@pytest.mark.parametrize("name", [*SPELLINGS, *POSITIVE])
+def test_each_spelling_becomes_the_named_operations(name: str) -> None:
+    forward, ops = {**SPELLINGS, **POSITIVE}[name]
+    if name == "int_sigmoid":
+        graph = normalize(capture(Bundle({name: torch.sigmoid}), (torch.arange(-4, 4),)))
+    else:
+        graph = normalize(capture(Bundle({name: forward}), (torch.linspace(0.1, 5, 24).reshape(3, 8),)))
+    assert {n.op for n in graph.nodes} - {"input", "constant"} == ops
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        (lambda x: x**0.3, "no kernel yet for the exponent 0.3"),
+        (lambda x: x**9.5, "no kernel yet for the exponent 9.5"),
+        (lambda x: F.softplus(x, -1.0), "softplus with beta = -1.0: beta must be positive"),
+        (lambda x: F.celu(x, -0.5), "elu with the input scale -2.0 grows without bound"),
+        (lambda x: (-2.0) ** x, r"a power of the base -2.0 is not a real function"),
+    ],
+)
+def test_parameters_without_a_datapath_are_refused(forward: Forward, reason: str) -> None:
+    with pytest.raises(UnsupportedOpError, match=reason):
+        normalize(capture(Bundle({"f": forward}), (torch.ones(4),)))

@@ -1,0 +1,64 @@
+"""Index of an extreme, and cumulative sums."""
+
+from __future__ import annotations
+
+from torchcalyx.graph import Node
+from torchcalyx.kernels.access import Operand, row_major, whole
+from torchcalyx.kernels.argreduce import arg_reduce
+from torchcalyx.kernels.expr import narrowing
+from torchcalyx.kernels.fold import accumulator
+from torchcalyx.kernels.reader import result_value
+from torchcalyx.kernels.scan import scan
+from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.placing import result_layouts
+from torchcalyx.select.view import GraphView
+
+
+def _arg(view: GraphView, node: Node) -> Match | Reject:
+    if node.op not in ("argmax", "argmin"):
+        return Reject(f"{node.op} gives no index")
+    return Match((node.name,), node.args, lambda builder: _build_arg(builder, node))
+
+
+def _build_arg(builder: SelectionBuilder, node: Node) -> Located:
+    source = builder.value(node.args[0])
+    dim = node.attr("dim")
+    assert isinstance(dim, int)
+    fmt = builder.view.formats[node.name]
+    shape = tuple(s for d, s in enumerate(source.shape) if d != dim) or (1,)
+    layout = row_major(shape, builder.lanes)
+    out = Operand(fmt, layout, whole(shape, layout))
+    spec = arg_reduce("max" if node.op == "argmax" else "min", builder.operand(source), (dim,), out)
+    buffer = builder.buffer(node.name, fmt, layout)
+    builder.call(spec, [source.buffer], [buffer])
+    access = out.access.reshape(node.shape)
+    assert access is not None
+    return Located(buffer, access, fmt)
+
+
+def _cumsum(view: GraphView, node: Node) -> Match | Reject:
+    if node.op != "cumsum":
+        return Reject(f"{node.op} is no running sum")
+    if not node.shape:
+        return Reject("a running sum needs a dimension")
+    return Match((node.name,), node.args, lambda builder: _build_cumsum(builder, node))
+
+
+def _build_cumsum(builder: SelectionBuilder, node: Node) -> Located:
+    source = builder.value(node.args[0])
+    dim = node.attr("dim")
+    assert isinstance(dim, int)
+    fmt = builder.view.formats[node.name]
+    operand = builder.operand(source)
+    prologue = narrowing(source.fmt, source.fmt)
+    total = accumulator("add", result_value(prologue), node.shape[dim])
+    layout = result_layouts(node.shape, builder.lanes)[0]
+    out = Operand(fmt, layout, whole(node.shape, layout))
+    spec = scan("add", prologue, [operand], dim, narrowing(total, fmt), out, builder.view.options.multiplier_stages)
+    buffer = builder.buffer(node.name, fmt, layout)
+    builder.call(spec, [source.buffer], [buffer])
+    return Located(buffer, out.access, fmt)
+
+
+RULES = (Rule("index of an extreme", _arg), Rule("running sum", _cumsum))
