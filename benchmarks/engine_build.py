@@ -60,7 +60,7 @@ def main(*sizes: int) -> None:
             calyx, simulator, cycles, multipliers = build(size)
             print(
                 f"{size}x{size} engine ({multipliers} multipliers): {calyx + simulator:.1f} s CPU "
-                f"(Calyx {calyx:.1f} s, Verilator and C++ {simulator:.1f} s), "
+                f"(Calyx {calyx:.2f} s, Verilator and C++ {simulator:.1f} s), "
                 f"one product {cycles} cycles (3N-2 = {3 * size - 2})"
             )
 

@@ -27,6 +27,11 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def sizes_hidden(text: str) -> str:
+    """The text without numbers of bytes, which change with any kernel."""
+    return re.sub(r" *\d+ bytes", " # bytes", text)
+
+
 readme, operations = load("readme"), load("operations")
 
 
@@ -38,7 +43,9 @@ def test_the_example_prints_what_stands_below_it() -> None:
 
 @pytest.mark.parametrize("match", list(readme.CONSOLE.finditer(README)), ids=lambda m: m["command"])
 def test_a_command_prints_what_stands_below_it(match: re.Match[str]) -> None:
-    assert readme.console_output(match) == match["output"], "run: python docs/readme.py"
+    assert sizes_hidden(readme.console_output(match)) == sizes_hidden(match["output"]), (
+        "run: python docs/readme.py"
+    )
 
 
 def test_the_table_of_operations_is_what_the_compiler_does() -> None:
@@ -48,7 +55,7 @@ def test_the_table_of_operations_is_what_the_compiler_does() -> None:
 
 def test_the_table_reaches_every_operation_of_the_normal_form() -> None:
     reached = frozenset().union(*(found.operations for found in operations.outcomes().values()))
-    assert set(OPS) - {"input", "constant"} - reached == set()
+    assert set(OPS) - {"input", "constant"} - reached - set(operations.CALLS) == set()
 
 
 def test_names_in_the_readme_exist() -> None:

@@ -52,6 +52,22 @@ class Node:
         """Value of an attribute; KeyError (our bug) when the node has none of that name."""
         return dict(self.attrs)[key]
 
+    def ints(self, key: str) -> tuple[int, ...]:
+        """A tuple attribute of ints."""
+        value = self.attr(key)
+        assert isinstance(value, tuple)
+        return tuple(v for v in value if isinstance(v, int))
+
+    def number(self, key: str) -> int | float:
+        """A numeric attribute."""
+        value = self.attr(key)
+        assert isinstance(value, (int, float))
+        return value
+
+    def whole(self, key: str) -> int:
+        """An integer attribute."""
+        return int(self.number(key))
+
     def __str__(self) -> str:
         attrs = "".join(f", {k}={v}" for k, v in self.attrs)
         return f"%{self.name}: {self.dtype}{list(self.shape)} = {self.op}({', '.join(self.args)}{attrs})"

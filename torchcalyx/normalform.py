@@ -116,6 +116,7 @@ OPS: Mapping[str, Op] = {
     "bitwise_not": Op("~x", 1, 1, (), _BITS),
     "where": Op("a where the condition holds, else b", 3, 3, (), where_rule),
     "cast": Op("x as dtype `to`; float to integer truncates, to bool is x != 0", 1, 1, ("to",), cast_rule),
+    "div": Op("a / b", 2, 2, (), _FUNCTION),
     "div_const": Op("x / value", 1, 1, ("value",), by_constant_rule(FLOATS, float)),
     "floor_div_const": Op("floor(x / value)", 1, 1, ("value",), by_constant_rule(INTS, int)),
     "remainder_const": Op("x - value * floor(x / value)", 1, 1, ("value",), by_constant_rule(INTS, int)),

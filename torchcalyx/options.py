@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
 """Named precisions: the width of every float tensor; the binary point of each comes from calibration."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Options:
     """How a module is compiled.
 
@@ -38,7 +38,7 @@ class Options:
     """
 
     precision: Precision | Mapping[str, Precision] = "fixed16"
-    calibration: Iterable[Any] | None = field(default=None, compare=False)
+    calibration: Iterable[Any] | None = None
     multipliers: int = 64
     lanes: int | None = None
     schedule: Literal["latency"] = "latency"
@@ -68,6 +68,20 @@ class Options:
         if not isinstance(self.share, bool):
             raise OptionsError(f"share must be True or False, not {self.share!r}")
         object.__setattr__(self, "rules", tuple(self.rules))
+
+    def _key(self) -> tuple[Any, ...]:
+        """Every field; the calibration set by identity, since tensors have no plain equality."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        precision = self.precision
+        values["precision"] = tuple(precision.items()) if isinstance(precision, Mapping) else precision
+        values["calibration"] = id(self.calibration)
+        return tuple(values.values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     @property
     def lane_count(self) -> int:

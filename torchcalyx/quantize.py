@@ -65,11 +65,7 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     ranges: dict[str, Interval] = {}
     too_wide: list[str] = []
     for node in graph.nodes:
-        if node.op in MOVES:
-            formats[node.name] = formats[node.args[0]]
-            if node.args[0] in ranges:
-                ranges[node.name] = ranges[node.args[0]]
-        elif node.op == "pad" and _pads_within(node, formats[node.args[0]]):
+        if node.op in MOVES or (node.op == "pad" and _pads_within(node, formats[node.args[0]])):
             formats[node.name] = formats[node.args[0]]
             if node.args[0] in ranges:
                 ranges[node.name] = ranges[node.args[0]]

@@ -138,6 +138,7 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "bitwise_not": np.invert,
     "where": np.where,
     "cast": _cast,
+    "div": np.divide,
     "div_const": lambda x, value: x / value,
     "floor_div_const": lambda x, value: np.floor_divide(x, np.asarray(value, x.dtype)),
     "remainder_const": lambda x, value: np.remainder(x, np.asarray(value, x.dtype)),

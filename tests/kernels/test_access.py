@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torchcalyx.kernels.numerics import fixed
 from torchcalyx.kernels.stage import coalesce
 
 Shape = tuple[int, ...]
+Draw = Callable[..., Any]
 
 
 def start(shape: Sequence[int], lanes: int) -> tuple[Access, Array, Array]:
@@ -29,7 +31,7 @@ def shapes(draw: st.DrawFn) -> Shape:
     return tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
 
 
-def factors(draw: st.DrawFn, count: int) -> Shape:
+def factors(draw: Draw, count: int) -> Shape:
     """A random shape of `count` elements."""
     sizes = []
     while count > 1:
@@ -41,32 +43,64 @@ def factors(draw: st.DrawFn, count: int) -> Shape:
     return (*sizes, count)
 
 
-def view(draw: st.DrawFn, access: Access, seen: Array) -> tuple[Access, Array]:
+def cut(draw: Draw, access: Access, seen: Array) -> tuple[Access, Array]:
+    """A random slice of every dimension, forwards or backwards."""
+    starts, strides, sizes = [], [], []
+    for size in access.sizes:
+        stride = draw(st.sampled_from([-2, -1, 1, 2]))
+        first = draw(st.integers(0, size - 1))
+        room = (size - 1 - first) // stride if stride > 0 else first // -stride
+        starts.append(first)
+        strides.append(stride)
+        sizes.append(draw(st.integers(1, room + 1)))
+    picks = [np.arange(n) * k + a for a, k, n in zip(starts, strides, sizes, strict=True)]
+    changed = access.slice(tuple(starts), tuple(strides), tuple(sizes))
+    return changed, seen[np.ix_(*picks)] if picks else seen
+
+
+def padded(draw: Draw, access: Access, seen: Array) -> tuple[Access, Array]:
+    """Up to two elements of padding on each side."""
+    before = [draw(st.integers(0, 2)) for _ in access.sizes]
+    after = [draw(st.integers(0, 2)) for _ in access.sizes]
+    fill = draw(st.sampled_from([-1, -2]))
+    changed = access.pad(before, after, fill)
+    if changed is None:
+        assert access.limits and access.fill != fill
+        return access, seen
+    return changed, np.pad(
+        seen, list(zip(before, after, strict=True)), constant_values=fill
+    ) if before else seen
+
+
+def windowed(draw: Draw, access: Access, seen: Array) -> tuple[Access, Array]:
+    """Sliding windows along one dimension."""
+    dim = draw(st.integers(0, len(access.sizes) - 1))
+    dilation, stride = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    taps = draw(st.integers(1, (access.sizes[dim] - 1) // dilation + 1))
+    rows = range(0, access.sizes[dim] - dilation * (taps - 1), stride)
+    want = [np.take(seen, [i + dilation * t for t in range(taps)], axis=dim) for i in rows]
+    return access.window(dim, taps, stride, dilation), np.stack(
+        [np.moveaxis(w, dim, -1) for w in want], axis=dim
+    )
+
+
+def view(draw: Draw, access: Access, seen: Array) -> tuple[Access, Array]:
     """One random view operation on both."""
-    kind = draw(st.sampled_from(["permute", "slice", "expand", "reshape", "coalesce", "unsqueeze"]))
+    kinds = ["permute", "slice", "pad", "expand", "reshape", "coalesce", "unsqueeze"]
+    kind = draw(st.sampled_from([*kinds, "window"] if access.sizes else kinds))
     shape = access.sizes
+    if kind == "slice":
+        return cut(draw, access, seen)
+    if kind == "pad":
+        return padded(draw, access, seen)
+    if kind == "window":
+        return windowed(draw, access, seen)
     if kind == "permute":
         order = tuple(draw(st.permutations(range(len(shape)))))
         return access.permute(order), seen.transpose(order)
-    if kind == "slice":
-        starts, strides, sizes = [], [], []
-        for size in shape:
-            stride = draw(st.sampled_from([-2, -1, 1, 2]))
-            first = draw(st.integers(0, size - 1))
-            room = (size - 1 - first) // stride if stride > 0 else first // -stride
-            starts.append(first)
-            strides.append(stride)
-            sizes.append(draw(st.integers(1, room + 1)))
-        picks = [
-            np.array([a + i * k for i in range(n)]) for a, k, n in zip(starts, strides, sizes, strict=True)
-        ]
-        cut = seen[np.ix_(*picks)] if shape else seen
-        return access.slice(tuple(starts), tuple(strides), tuple(sizes)), cut
     if kind == "expand":
-        wider = (
-            *(draw(st.lists(st.integers(1, 3), max_size=1))),
-            *(draw(st.integers(1, 3)) if n == 1 else n for n in shape),
-        )
+        leading = draw(st.lists(st.integers(1, 3), max_size=1))
+        wider = (*leading, *(draw(st.integers(1, 3)) if n == 1 else n for n in shape))
         return access.expand(wider), np.broadcast_to(seen, wider)
     if kind == "reshape":
         wanted = factors(draw, seen.size)
@@ -88,6 +122,9 @@ def test_chains_of_views_equal_numpy(data: st.DataObject, shape: Shape, lanes: i
             break
     assert access.sizes == seen.shape
     assert np.array_equal(access.read(buffer), seen)
+    assert np.array_equal(np.broadcast_to(access.inside(), access.sizes), seen >= 0)
+    rows, columns = access.memory_indices()
+    assert np.array_equal(buffer[rows, columns], seen[seen >= 0])
 
 
 @given(shapes(), st.sampled_from([1, 2, 3, 4, 8]), st.data())
@@ -123,21 +160,33 @@ def test_reshape_refuses_only_what_no_affine_map_gives(shape: Shape, lanes: int,
         for d, size in enumerate(wanted):
             if size > 1:
                 unit = target[tuple(int(e == d) for e in range(len(wanted)))]
-                guess = guess + (unit - origin) * np.arange(size).reshape(
-                    [-1 if e == d else 1 for e in range(len(wanted))]
-                )
+                guess = guess + (unit - origin) * np.indices(wanted)[d]
         affine = affine and np.array_equal(guess, target)
     assert (access.reshape(wanted) is not None) == affine
 
 
 def test_reshape_of_another_number_of_elements_is_refused() -> None:
     access, _, _ = start((4, 6), 4)
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=r"^cannot view \(4, 6\) as \(5, 5\)$"):
         access.reshape((5, 5))
-    assert (
-        str(caught.value) == "cannot view (1, 24) as (5, 5)"
-        or str(caught.value) == "cannot view (4, 6) as (5, 5)"
-    )
+
+
+def test_padding_is_not_written() -> None:
+    access, buffer, _ = start((4, 6), 4)
+    wider = access.pad((0, 1), (0, 0), 0)
+    assert wider is not None
+    with pytest.raises(ValueError, match="^an access with padding is not written$"):
+        wider.write(buffer, np.zeros(wider.sizes, dtype=int))
+
+
+def test_padding_of_two_values_is_no_view() -> None:
+    access, _, _ = start((4, 6), 4)
+    wider = access.pad((0, 1), (0, 0), 7)
+    assert wider is not None
+    assert wider.pad((1, 0), (0, 0), 8) is None
+    same = wider.pad((0, 0), (0, 0), 8)
+    assert same == wider
+    assert access.pad((0, 0), (0, 0), 8) == access
 
 
 def test_ragged_rows_do_not_merge() -> None:

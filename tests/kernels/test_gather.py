@@ -17,7 +17,7 @@ from torchcalyx.kernels.access import Access, Layout, Operand, whole
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.expr import ExprBuilder, narrowing
 from torchcalyx.kernels.gather import Gather, GatherSource, gather, refusal
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
+from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer, product
 
 F16 = fixed(16, 8)
 LANES = [1, 3, 4, 8]
@@ -75,15 +75,15 @@ def test_transpose() -> None:
     check_all(specs)
 
 
-@pytest.mark.parametrize("lanes", LANES)
-def test_permute_slice_flip_and_step_at_once(lanes: int) -> None:
+def test_permute_slice_flip_and_step_at_once() -> None:
     def view(access: Access) -> Access:
         return access.permute((2, 0, 1)).slice((10, 0, 1), (-3, 1, 2), (4, 3, 2))
 
-    spec = moved((3, 5, 11), view, (4, 3, 2), lanes)
     data = np.arange(165).reshape(3, 5, 11)
-    assert np.array_equal(model(spec, data), data.transpose(2, 0, 1)[10:0:-3, :, 1:5:2].ravel())
-    check(spec)
+    specs = [moved((3, 5, 11), view, (4, 3, 2), lanes) for lanes in LANES]
+    for spec in specs:
+        assert np.array_equal(model(spec, data), data.transpose(2, 0, 1)[10:0:-3, :, 1:5:2].ravel())
+    check_all(specs)
 
 
 def test_reshape_needs_no_common_shape() -> None:
@@ -98,25 +98,30 @@ def test_reshape_needs_no_common_shape() -> None:
     check_all(specs)
 
 
-@pytest.mark.parametrize("lanes", LANES)
-def test_cat_on_every_axis(lanes: int) -> None:
+def cat(axis: int, lanes: int) -> tuple[Gather, list[tuple[int, ...]]]:
+    """Three tensors joined along one axis, and their shapes."""
+    shapes, starts, at = [], [], 0
+    for n in (1, 4, 3):
+        shape, start = [2, 3, 5], [0, 0, 0]
+        shape[axis], start[axis] = n, at
+        at += n
+        shapes.append(tuple(shape))
+        starts.append(tuple(start))
+    return joined(
+        shapes, starts, tuple(at if d == axis else n for d, n in enumerate((2, 3, 5))), lanes
+    ), shapes
+
+
+def test_cat_on_every_axis() -> None:
     specs = []
-    for axis in range(3):
-        shapes, starts, at = [], [], 0
-        for n in (1, 4, 3):
-            shape, start = [2, 3, 5], [0, 0, 0]
-            shape[axis], start[axis] = n, at
-            at += n
-            shapes.append(tuple(shape))
-            starts.append(tuple(start))
-        out_shape = [2, 3, 5]
-        out_shape[axis] = at
-        spec = joined(shapes, starts, tuple(out_shape), lanes)
-        rng = np.random.default_rng(axis)
-        parts = [rng.integers(-99, 99, s) for s in shapes]
-        assert np.array_equal(model(spec, *parts), np.concatenate(parts, axis).ravel())
-        assert spec.cycles() == np.prod(out_shape) + 1
-        specs.append(spec)
+    rng = np.random.default_rng(0)
+    for lanes in LANES:
+        for axis in range(3):
+            spec, shapes = cat(axis, lanes)
+            parts = [rng.integers(-99, 99, s) for s in shapes]
+            assert np.array_equal(model(spec, *parts), np.concatenate(parts, axis).ravel())
+            assert spec.cycles() == product(spec.sizes) + 1
+            specs.append(spec)
     check_all(specs)
 
 
@@ -167,47 +172,45 @@ def rolled(lanes: int) -> Gather:
     return gather(parts, tensor((10,), F16, lanes))
 
 
-@pytest.mark.parametrize("lanes", LANES)
-def test_parts_of_one_memory_share_a_port(lanes: int) -> None:
-    spec = rolled(lanes)
-    assert [p.name for p in spec.ports()] == ["x0", "y"]
+def test_parts_of_one_memory_share_a_port() -> None:
     data = np.arange(10)
-    assert np.array_equal(model(spec, data), np.roll(data, 3))
-    check(spec)
+    specs = [rolled(lanes) for lanes in LANES]
+    for spec in specs:
+        assert [p.name for p in spec.ports()] == ["x0", "y"]
+        assert np.array_equal(model(spec, data), np.roll(data, 3))
+    check_all(specs)
 
 
-@pytest.mark.parametrize("lanes", [3, 4])
-def test_formats_are_narrowed_to_one(lanes: int) -> None:
-    """Operands of three formats, unsigned and wide among them, joined and padded; saturations are counted."""
+def test_formats_are_narrowed_to_one() -> None:
+    """Operands of four formats, unsigned and wide among them, joined and padded; saturations are counted."""
     out = fixed(12, 4)
     formats = [fixed(40, 20), fixed(8, 7, signed=False), integer(5), BOOL]
-    sources = [
-        GatherSource(tensor((2, 3), f, lanes), (0, 1 + 3 * i), narrowing(f, out))
-        for i, f in enumerate(formats)
-    ]
-    spec = gather(sources, tensor((3, 14), out, lanes), fill=-3)
+    specs = []
+    for lanes in (3, 4):
+        parts = [
+            GatherSource(tensor((2, 3), f, lanes), (0, 1 + 3 * i), narrowing(f, out))
+            for i, f in enumerate(formats)
+        ]
+        specs.append(gather(parts, tensor((3, 14), out, lanes), fill=-3))
+    check_all(specs)
+    spec = specs[0]
     assert spec.cycles() == 42 + 2
-    check(spec)
     rng = np.random.default_rng(1)
     arrays = [random_array(rng, s.operand) for s in spec.sources]
     result = spec.emulate(*arrays)
     want = np.full((3, 14), -3)
     saturated = 0
     for i, (fmt, array) in enumerate(zip(formats, arrays, strict=True)):
-        for row in range(2):
-            for column in range(3):
-                scaled = round(
-                    Fraction(int(array.reshape(2, 3)[row, column])) * Fraction(2) ** (out.frac - fmt.frac)
-                )
-                want[row, 1 + 3 * i + column] = min(max(scaled, out.min), out.max)
-                saturated += not out.min <= scaled <= out.max
+        scaled = np.array([round(int(v) * Fraction(2) ** (out.frac - fmt.frac)) for v in array.ravel()])
+        want[:2, 1 + 3 * i : 4 + 3 * i] = np.clip(scaled, out.min, out.max).reshape(2, 3)
+        saturated += int(np.count_nonzero((scaled < out.min) | (scaled > out.max)))
     assert np.array_equal(result.outputs[0].reshape(3, 14), want)
     assert result.saturated == saturated > 0
 
 
-@pytest.mark.parametrize("fmt", [BOOL, integer(33), integer(9, signed=False), fixed(64, 40)], ids=str)
-def test_every_width_moves(fmt: NumberFormat) -> None:
-    check(moved((5, 3), lambda a: a.permute((1, 0)), (3, 5), 4, fmt))
+def test_every_width_moves() -> None:
+    formats = [BOOL, integer(33), integer(9, signed=False), fixed(64, 40)]
+    check_all([moved((5, 3), lambda a: a.permute((1, 0)), (3, 5), 4, fmt) for fmt in formats])
 
 
 def test_both_simulators_agree() -> None:

@@ -99,7 +99,7 @@ def test_cycles_are_steps_and_pipeline() -> None:
 
 
 @pytest.mark.parametrize("lanes", [3, 4])
-def test_permuted_misaligned_and_flipped_operands_are_read_element_by_element(lanes: int) -> None:
+def test_permuted_misaligned_and_flipped_operands(lanes: int) -> None:
     keep, rng = narrowing(F16, F16), np.random.default_rng(3)
     data = rng.integers(-99, 99, (6, 10))
     source = tensor((6, 10), F16, lanes)

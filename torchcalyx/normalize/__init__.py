@@ -41,8 +41,8 @@ __all__ = ["LOWERINGS", "PASSES", "normalize"]
 
 LOWERINGS: Mapping[Any, Lowering] = {
     **elementwise.LOWERINGS,
-    **functions.LOWERINGS,
     **division.LOWERINGS,
+    **functions.LOWERINGS,
     **contraction.LOWERINGS,
     **reduction.LOWERINGS,
     **layout.LOWERINGS,

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from torchcalyx.normalize import elementwise
+from torchcalyx.normalize import division, elementwise
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Value
-from torchcalyx.normalize.elementwise import scaled
+from torchcalyx.normalize.builder import Builder, Known, Ref, Value
+from torchcalyx.normalize.elementwise import as_value, scaled
 from torchcalyx.typerules import FLOATS
 
 aten = torch.ops.aten
@@ -78,7 +78,7 @@ def _pow(b: Builder, a: Args) -> Result:
     plain = not isinstance(exponent, (int, float)) or a.out.dtype not in FLOATS
     if plain or (exponent >= 0 and float(exponent).is_integer()):
         return elementwise.LOWERINGS[aten.pow.Tensor_Scalar](b, a)
-    if not (2 * abs(exponent)).is_integer() or abs(exponent) > 8:
+    if not (2.0 * abs(exponent)).is_integer() or abs(exponent) > 8:
         return Reject(f"no kernel yet for the exponent {exponent}; whole and half numbers from -8 to 8 have one")
     x = _x(b, a)
     whole, half = divmod(abs(exponent), 1)
@@ -97,6 +97,20 @@ def _exponential_of_base(b: Builder, a: Args) -> Result:
         return Reject(f"a power of the base {base} is not a real function; the base must be positive")
     x = b.cast(a.tensor("exponent"), a.out.dtype)
     return b.emit("exp2", scaled(b, x, math.log2(base)))
+
+
+def _quotient(target: Any) -> Lowering:
+    """True division by a computed tensor; anything else as in `division`."""
+
+    def lower(b: Builder, a: Args) -> Result:
+        other = a.operand("other")
+        mode = a.get("rounding_mode", None)
+        if not isinstance(other, Ref) or mode is not None:
+            return division.LOWERINGS[target](b, a)
+        x, y = (as_value(b, a.operand(name), a.out.dtype) for name in ("self", "other"))
+        return b.emit("div", x, y)
+
+    return lower
 
 
 def _table(lowering: Lowering, *targets: Any) -> dict[Any, Lowering]:
@@ -122,5 +136,6 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **_table(_softplus, aten.softplus.default),
     **_table(_log_sigmoid, aten.log_sigmoid.default, aten.log_sigmoid_forward.default),
     **_table(_pow, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
+    **{t: _quotient(t) for t in (aten.div.Tensor, aten.div.Tensor_mode, aten.true_divide.Tensor)},
     **_table(_exponential_of_base, aten.pow.Scalar),
 }  # fmt: skip

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from torchcalyx.match import Rule
-from torchcalyx.rules import elementwise, matmul, movement, reduce, scan, view
+from torchcalyx.rules import conv, elementwise, matmul, movement, reduce, scan, view
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
     *matmul.RULES,
+    *conv.RULES,
     *reduce.RULES,
     *elementwise.RULES,
     *movement.RULES,

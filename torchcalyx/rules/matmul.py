@@ -8,20 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, row_major, whole
-from torchcalyx.kernels.contraction import accumulator
+from torchcalyx.kernels.access import Operand, whole
 from torchcalyx.kernels.contract import KernelSpec
+from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.dot import dot
-from torchcalyx.kernels.expr import Expr, Value
+from torchcalyx.kernels.expr import Expr
 from torchcalyx.kernels.feed import feed_refusal
-from torchcalyx.kernels.numerics import NumberFormat, bits_for_range, fixed, product
+from torchcalyx.kernels.numerics import product
 from torchcalyx.kernels.stage import reading_mode
 from torchcalyx.kernels.systolic import systolic
 from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.rules.drain import Drain, fused_head
 from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.datapath import ELEMENTWISE, supported
-from torchcalyx.select.placing import Placed, lane_fit, ordered, place_operands, rows_of_last_axis
-from torchcalyx.select.tree import Adapt, Tree, expression, grow, products, tree_of
+from torchcalyx.select.placing import Placed, lane_fit, ordered, rows_of_last_axis
+from torchcalyx.select.tree import Tree, tree_of
 from torchcalyx.select.view import GraphView
 
 HEADS = ("linear", "matmul")
@@ -29,24 +29,10 @@ HEADS = ("linear", "matmul")
 
 def _fused(view: GraphView, node: Node) -> Match | Reject:
     """A product and the elementwise tree behind it, of the same shape."""
-    if node.op not in ELEMENTWISE:
-        return Reject(f"{node.op} is not elementwise")
-    problem = supported(view, node)
-    if problem is not None:
-        return problem
-    tree = grow(view, node)
-    names = tree.names
-    heads = [
-        name
-        for name in tree.leaves
-        if view.nodes[name].op in HEADS and view.nodes[name].shape == node.shape and view.inside(name, names)
-    ]
-    if not heads:
-        return Reject("no matrix product of the same shape feeds it alone")
-    if any(products(view, n) for n in tree.nodes):
-        return Reject("the drain of the engine cannot multiply two tensors")
-    order = [n.name for n in view.graph.nodes]
-    return _match(view, view.nodes[max(heads, key=order.index)], tree, node)
+    found = fused_head(view, node, HEADS)
+    if isinstance(found, Reject):
+        return found
+    return _match(view, found[0], found[1], node)
 
 
 def _alone(view: GraphView, node: Node) -> Match | Reject:
@@ -103,42 +89,11 @@ class _Product:
             found.append(self._dot())
         return found
 
-    # ---- epilogue ------------------------------------------------------------------------------------------------------
     def _epilogue(self, taken: list[str]) -> tuple[Expr, Placed]:
-        """The drain's expression and its memories: bias first, then the other leaves of the tree."""
-        head = self.head.name
-        inputs: list[tuple[str, Value | NumberFormat]] = [(head, self.total)]
-        values: list[Located] = []
-        adapt: dict[str, Adapt] = {}
-        if len(self.head.args) == 3:
-            bias = self._bias(self.head.args[2])
-            inputs.append(("(bias)", bias.fmt))
-            values.append(bias)
-            adapt[head] = lambda b, place: b.add(place[head], place["(bias)"])
-        for name in self.tree.leaves:
-            if name != head:
-                value = self.builder.value(name)
-                inputs.append((name, value.fmt))
-                values.append(value)
-        expr = expression(self.view, self.tree, inputs, self.fmt, adapt)
-        order = tuple(range(len(self.domain)))
-        why = f"the drain of {self.head.op} writes {list(self.domain)}"
-        return expr, place_operands(self.builder, values, self.domain, order, lane_fit, why, taken)
-
-    def _bias(self, name: str) -> Located:
-        """A constant bias at the fraction of the sums, as wide as it needs; any other value as it lies."""
-        node = self.view.nodes[name]
-        fmt = self.view.formats[name]
-        if node.op != "constant" or fmt.kind != "fixed":
-            return self.builder.value(name)
-        values = np.abs(np.asarray(self.view.graph.constants[name], dtype=np.float64))
-        largest = int(np.ceil(np.ldexp(values.max() if values.size else 0.0, self.total.frac)))
-        widest = min(64, self.left.fmt.width + self.right_fmt.width)
-        bits = max(2, bits_for_range(-largest, largest))
-        exact = fixed(min(bits, widest), self.total.frac - max(0, bits - widest))
-        layout = row_major(node.shape, self.builder.lanes)
-        buffer = self.builder.weight(name, exact, layout, lambda stored: stored)
-        return Located(buffer, whole(node.shape, layout), exact)
+        """The drain's expression and its memories."""
+        order = tuple(range(len(self.root.shape)))
+        drain = Drain(self.builder, self.head, self.tree, self.domain, order)
+        return drain.epilogue(self.total, self.right_fmt, self.fmt, taken, self.out, (0, self.domain[-1]))
 
     # ---- the dot array -------------------------------------------------------------------------------------------------
     def _dot(self) -> _Candidate:

@@ -32,8 +32,7 @@ def _cat(view: GraphView, node: Node) -> Match | Reject:
 
 
 def _build_cat(builder: SelectionBuilder, node: Node, names: tuple[str, ...]) -> Located:
-    dim = node.attr("dim")
-    assert isinstance(dim, int)
+    dim = node.whole("dim")
     parts, place = [], 0
     for name in names:
         value = builder.value(name)
@@ -49,11 +48,8 @@ def _pad(view: GraphView, node: Node) -> Match | Reject:
 
 
 def _build_pad(builder: SelectionBuilder, node: Node) -> Located:
-    before, value = node.attr("before"), node.attr("value")
-    assert isinstance(before, tuple) and isinstance(value, (int, float))
-    fill = int(builder.view.formats[node.name].quantize(value))
-    starts = tuple(b for b in before if isinstance(b, int))
-    return _join(builder, node, [_Part(builder.value(node.args[0]), starts)], fill)
+    fill = int(builder.view.formats[node.name].quantize(node.number("value")))
+    return _join(builder, node, [_Part(builder.value(node.args[0]), node.ints("before"))], fill)
 
 
 def _join(builder: SelectionBuilder, node: Node, parts: list[_Part], fill: int) -> Located:

@@ -81,9 +81,7 @@ class _Reduction:
         """One reduce kernel."""
         view = builder.view
         source = view.args(self.head)[0]
-        dims = self.head.attr("dims")
-        assert isinstance(dims, tuple)
-        reduced = tuple(d for d in dims if isinstance(d, int))
+        reduced = self.head.ints("dims")
         fmt = view.formats[self.root.name]
         shape = tuple(s for d, s in enumerate(source.shape) if d not in reduced) or (1,)
         layout = row_major(shape, builder.lanes)

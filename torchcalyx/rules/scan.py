@@ -5,13 +5,13 @@ from __future__ import annotations
 from torchcalyx.graph import Node
 from torchcalyx.kernels.access import Operand, row_major, whole
 from torchcalyx.kernels.argreduce import arg_reduce
+from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.expr import narrowing
 from torchcalyx.kernels.fold import accumulator
 from torchcalyx.kernels.reader import result_value
 from torchcalyx.kernels.scan import scan
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.placing import result_layouts
 from torchcalyx.select.view import GraphView
 
 
@@ -23,8 +23,7 @@ def _arg(view: GraphView, node: Node) -> Match | Reject:
 
 def _build_arg(builder: SelectionBuilder, node: Node) -> Located:
     source = builder.value(node.args[0])
-    dim = node.attr("dim")
-    assert isinstance(dim, int)
+    dim = node.whole("dim")
     fmt = builder.view.formats[node.name]
     shape = tuple(s for d, s in enumerate(source.shape) if d != dim) or (1,)
     layout = row_major(shape, builder.lanes)
@@ -47,15 +46,18 @@ def _cumsum(view: GraphView, node: Node) -> Match | Reject:
 
 def _build_cumsum(builder: SelectionBuilder, node: Node) -> Located:
     source = builder.value(node.args[0])
-    dim = node.attr("dim")
-    assert isinstance(dim, int)
+    dim = node.whole("dim")
     fmt = builder.view.formats[node.name]
-    operand = builder.operand(source)
     prologue = narrowing(source.fmt, source.fmt)
     total = accumulator("add", result_value(prologue), node.shape[dim])
-    layout = result_layouts(node.shape, builder.lanes)[0]
+    layout = row_major(node.shape, builder.lanes)
     out = Operand(fmt, layout, whole(node.shape, layout))
-    spec = scan("add", prologue, [operand], dim, narrowing(total, fmt), out, builder.view.options.multiplier_stages)
+    epilogue, stages = narrowing(total, fmt), builder.view.options.multiplier_stages
+    try:
+        spec = scan("add", prologue, [builder.operand(source)], dim, epilogue, out, stages)
+    except KernelParameterError as error:
+        source = builder.relayout(source, layout, node.shape, f"running sum along dimension {dim}: {error}")
+        spec = scan("add", prologue, [builder.operand(source)], dim, epilogue, out, stages)
     buffer = builder.buffer(node.name, fmt, layout)
     builder.call(spec, [source.buffer], [buffer])
     return Located(buffer, out.access, fmt)

@@ -9,12 +9,6 @@ from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.view import GraphView
 
 
-def _ints(node: Node, key: str) -> tuple[int, ...]:
-    value = node.attr(key)
-    assert isinstance(value, tuple)
-    return tuple(v for v in value if isinstance(v, int))
-
-
 def _apply(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in ("view", "permute", "slice", "expand"):
         return Reject(f"{node.op} is not a view")
@@ -25,11 +19,11 @@ def _build(builder: SelectionBuilder, node: Node) -> Located:
     source = builder.value(node.args[0])
     access = source.access
     if node.op == "permute":
-        return Located(source.buffer, access.permute(_ints(node, "dims")), source.fmt)
+        return Located(source.buffer, access.permute(node.ints("dims")), source.fmt)
     if node.op == "expand":
         return Located(source.buffer, access.expand(node.shape), source.fmt)
     if node.op == "slice":
-        sliced = access.slice(_ints(node, "starts"), _ints(node, "steps"), _ints(node, "sizes"))
+        sliced = access.slice(node.ints("starts"), node.ints("steps"), node.ints("sizes"))
         return Located(source.buffer, sliced, source.fmt)
     viewed = access.reshape(node.shape)
     if viewed is not None:
@@ -50,8 +44,8 @@ def _apply_pad(view: GraphView, node: Node) -> Match | Reject:
 
 def _build_pad(builder: SelectionBuilder, node: Node) -> Located:
     source = builder.value(node.args[0])
-    fill = int(source.fmt.quantize(_number(node, "value")))
-    before, after = _ints(node, "before"), _ints(node, "after")
+    fill = int(source.fmt.quantize(node.number("value")))
+    before, after = node.ints("before"), node.ints("after")
     padded = source.access.pad(before, after, fill)
     if padded is None:  # padding of another value lies around it already
         layout = row_major(source.shape, builder.lanes)
@@ -59,12 +53,6 @@ def _build_pad(builder: SelectionBuilder, node: Node) -> Located:
         source, padded = copy, copy.access.pad(before, after, fill)
         assert padded is not None
     return Located(source.buffer, padded, source.fmt)
-
-
-def _number(node: Node, key: str) -> float:
-    value = node.attr(key)
-    assert isinstance(value, (int, float))
-    return value
 
 
 RULES = (Rule("view", _apply), Rule("padding as a view", _apply_pad))

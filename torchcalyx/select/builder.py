@@ -46,7 +46,7 @@ class SelectionBuilder:
         self.located: dict[str, Located] = {}
         self._weight_of: dict[tuple[object, ...], str] = {}
         self._copies: dict[tuple[Located, Layout, tuple[int, ...]], Located] = {}
-        self._rule = ("", ("",))
+        self._rule: tuple[str, tuple[str, ...]] = ("", ())
         self._node: Node | None = None
 
     # ---- places ------------------------------------------------------------------------------------------------------

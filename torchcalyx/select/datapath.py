@@ -9,7 +9,7 @@ from typing import TypeAlias
 from torchcalyx.graph import Node
 from torchcalyx.kernels.expr import ExprBuilder
 from torchcalyx.match import Reject
-from torchcalyx.select.functions import PARAMETERS, emit_function, function_accuracy, function_refusal
+from torchcalyx.select.functions import FUNCTIONS, emit_function, function_multiplications, function_refusal
 from torchcalyx.select.view import GraphView
 
 SPARE_BITS = 4
@@ -63,13 +63,13 @@ def supported(view: GraphView, node: Node) -> Reject | None:
         return Reject("division by zero")
     if node.op == "div_const" and node.attr("value") == 0:
         return Reject("division by zero")
-    return function_refusal(view, node) if node.op in PARAMETERS else None
+    return function_refusal(view, node) if node.op in FUNCTIONS else None
 
 
 def multiplications(view: GraphView, node: Node) -> int:
     """Multipliers that one lane of a supported node needs."""
-    if node.op in PARAMETERS:
-        return function_accuracy(view, node).multiplications
+    if node.op in FUNCTIONS:
+        return function_multiplications(view, node)
     return int(node.op == "mul" and all(view.scalar(a) is None for a in node.args))
 
 
@@ -153,11 +153,11 @@ def _bitwise_not(d: Datapath, node: Node, args: list[int]) -> int:
 
 
 def _function(d: Datapath, node: Node, args: list[int]) -> int:
-    return emit_function(d.view, d.b, node, args[0])
+    return emit_function(d.view, d.b, node, args)
 
 
 _EMIT: Mapping[str, Emit] = {
-    **dict.fromkeys(PARAMETERS, _function),
+    **dict.fromkeys(FUNCTIONS, _function),
     "add": lambda d, n, a: d.b.add(a[0], a[1]),
     "sub": lambda d, n, a: d.b.sub(a[0], a[1]),
     "mul": _mul,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torchcalyx.graph import Node
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.expr import ExprBuilder
-from torchcalyx.kernels.functions import Accuracy, Function, accuracy, approximate
+from torchcalyx.kernels.functions import Function, approximate
+from torchcalyx.kernels.functions_divide import divide
 from torchcalyx.match import Reject
 from torchcalyx.select.view import GraphView
 
@@ -24,6 +25,10 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
 """Function operations and the attributes that are numbers, in the order of the function's parameters."""
 
 
+FUNCTIONS = frozenset((*PARAMETERS, "div"))
+"""All operations of this module."""
+
+
 def function_of(node: Node) -> Function:
     """The function that a node applies to its operand."""
     name = node.op
@@ -38,23 +43,26 @@ def lane_multipliers(view: GraphView) -> int:
     return max(1, view.options.multipliers // view.lanes)
 
 
-def function_accuracy(view: GraphView, node: Node) -> Accuracy:
-    """What the node's datapath reaches and costs; KernelParameterError when there is none."""
-    source, target = view.formats[node.args[0]], view.formats[node.name]
-    return accuracy(function_of(node), source, target, lane_multipliers(view))
+def function_multiplications(view: GraphView, node: Node) -> int:
+    """Multiplications of the node's datapath; KernelParameterError when there is none."""
+    b = ExprBuilder()
+    y = emit_function(view, b, node, [b.input(view.formats[a]) for a in node.args])
+    return b.build(y, view.formats[node.name]).multiplications
 
 
 def function_refusal(view: GraphView, node: Node) -> Reject | None:
     """Why a function has no datapath (None: it has one)."""
     try:
-        function_accuracy(view, node)
+        function_multiplications(view, node)
     except KernelParameterError as error:
         return Reject(f"{error}; raise multipliers, lower lanes or choose a narrower precision")
     return None
 
 
-def emit_function(view: GraphView, b: ExprBuilder, node: Node, x: int) -> int:
-    """The function of operation x, which is first narrowed to the format of the value it stands for."""
-    source, target = view.formats[node.args[0]], view.formats[node.name]
-    x = b.quant(x, source)
-    return approximate(b, x, function_of(node), target, lane_multipliers(view), source)
+def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[int]) -> int:
+    """The function of operations `args`, each first narrowed to the format of the value it stands for."""
+    sources, target = [view.formats[a] for a in node.args], view.formats[node.name]
+    operands = [b.quant(x, fmt) for x, fmt in zip(args, sources, strict=True)]
+    if node.op == "div":
+        return divide(b, operands[0], operands[1], target, lane_multipliers(view))
+    return approximate(b, operands[0], function_of(node), target, lane_multipliers(view), sources[0])

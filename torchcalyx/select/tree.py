@@ -13,7 +13,6 @@ from torchcalyx.select.datapath import ELEMENTWISE, Datapath, multiplications, s
 from torchcalyx.select.functions import lane_multipliers
 from torchcalyx.select.view import GraphView
 
-
 Adapt: TypeAlias = "Callable[[ExprBuilder, Mapping[str, int]], int]"
 """Computes a leaf's value from the expression inputs, by name."""
 
