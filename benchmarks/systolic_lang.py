@@ -1,8 +1,13 @@
-"""The systolic array generator that ships with Calyx: its cycles for one N x K x N product, measured here.
+"""Calyx's own systolic array generator beside ours: cycles of one product on an array of its size.
 
-The generator (`frontends/systolic-lang` of the crate's source) makes an output-stationary N x N array of
-32-bit fixed point, one memory for each row and column, for one single product. Its result is compared with
-numpy's.
+    python -m benchmarks.systolic_lang [--quick]
+
+The generator (`frontends/systolic-lang` in the source of the calyx crate, run from there) makes an
+output-stationary array of 32-bit fixed point for one single product, with one memory for each row and column.
+It goes through the same Calyx compiler, harness and simulator as ours, and its result is compared with numpy's.
+
+Bound of a product with inner size K on an M x N array: K + M + N - 2. Goal: fewer cycles than the generator
+needs with its option for fixed sizes, which saves it one. --quick leaves out the 16 x 16 array.
 """
 
 from __future__ import annotations
@@ -14,84 +19,86 @@ from pathlib import Path
 
 import numpy as np
 
-from torchcalyx.toolchain import compile_calyx, crate_sources, find_tool, vvp_path
+from benchmarks.figures import Figure, run
+from benchmarks.gemm import product
+from benchmarks.measure import quick_simulator
+from torchcalyx.design import Design, DesignMemory, Image
+from torchcalyx.errors import ToolNotFound
+from torchcalyx.simulate.harness import harness_text, testbench_text, write_data
+from torchcalyx.simulate.icarus import build_icarus, icarus_command
+from torchcalyx.simulate.process import Run, run_simulator
+from torchcalyx.simulate.results import read_output
+from torchcalyx.simulate.verilator import build_verilator, verilator_command
+from torchcalyx.toolchain import compile_calyx, crate_sources
 
-_TESTBENCH = """module bench;
-  reg clk = 0, reset = 1, go = 0;
-  wire done;
-  integer cycles = 0;
-  main dut (.clk(clk), .reset(reset), .go(go), .done(done));
-  always #5 clk = ~clk;
-  initial begin
-    {load}
-    repeat (3) @(negedge clk);
-    reset = 0; go = 1;
-    #1;
-    while (!done && cycles < 100000) begin
-      @(negedge clk);
-      cycles = cycles + 1;
-      #1;
-    end
-    {store}
-    $display("cycles %0d", cycles);
-    $finish;
-  end
-endmodule
-"""
-
-
-class Unavailable(Exception):
-    """What is missing to run the generator."""
+TITLE = "One product, beside Calyx's systolic-lang"
+FRACTION = 16
+LIMIT = 10_000
+SIZES = ((4, 4, 4), (4, 64, 4), (2, 8, 4), (8, 8, 8), (8, 64, 8), (16, 16, 16), (16, 64, 16))
 
 
 def generator() -> Path:
-    """The generator's script; Unavailable when the crate's source is not on this machine."""
+    """The generator's script. Raises ToolNotFound when the crate's source is not on this machine."""
     for folder in crate_sources():
         script = folder / "frontends" / "systolic-lang" / "gen-systolic.py"
         if script.is_file():
             return script
-    raise Unavailable("the calyx crate's source (frontends/systolic-lang) is not on this machine")
+    raise ToolNotFound(
+        "the source of the calyx crate (frontends/systolic-lang) is not on this machine: cargo unpacks it when "
+        "it builds the compiler; run `torchcalyx setup` where the compiler is not installed yet"
+    )
 
 
-def cycles(size: int, inner: int, *, fixed: bool) -> int:
-    """Cycles from go to done of one product (size x inner) @ (inner x size); asserts the result.
+def cycles(rows: int, inner: int, cols: int, *, fixed: bool) -> int:
+    """Cycles from go to done of the generated array for (rows x inner) @ (inner x cols); asserts the result.
 
-    fixed: with the generator's option for dimensions known when it runs.
+    fixed: with the generator's option for an inner size known when it runs.
     """
     script = generator()
-    sizes = ["-tl", str(size), "-td", str(inner), "-ll", str(size), "-ld", str(inner)]
-    command = [sys.executable, script.name, *sizes, *(["--fixed-dim"] if fixed else [])]
+    sizes = {"-tl": cols, "-td": inner, "-ll": rows, "-ld": inner}
+    options = [text for name, size in sizes.items() for text in (name, str(size))]
+    command = [sys.executable, script.name, *options, *(["--fixed-dim"] if fixed else [])]
     futil = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=True).stdout
-    rng = np.random.default_rng(size)
-    left, top = rng.integers(-40, 40, (size, inner)), rng.integers(-40, 40, (inner, size))
-    memories = {f"l{i}": left[i] for i in range(size)} | {f"t{i}": top[:, i] for i in range(size)}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for memory, values in memories.items():
-            (folder / f"{memory}.hex").write_text(
-                "\n".join(f"{(int(v) << 16) & 0xFFFFFFFF:08x}" for v in values)
-            )
-        count = _simulate(folder, compile_calyx(futil), size, list(memories))
-        rows = [_row(folder / f"out{i}.hex") for i in range(size)]
-    assert np.array_equal(np.array(rows), left @ top), (
-        f"systolic-lang {size}x{inner}x{size} computes something else"
-    )
+    rng = np.random.default_rng(0)
+    left, top = rng.integers(-40, 40, (rows, inner)), rng.integers(-40, 40, (inner, cols))
+    images = {f"l{i}": left[i] << FRACTION for i in range(rows)}
+    images |= {f"t{i}": top[:, i] << FRACTION for i in range(cols)}
+    found, count = _simulate(futil, {name: image[:, None] for name, image in images.items()}, rows, cols)
+    assert np.array_equal(found, (left @ top) << FRACTION), "the generated array computes something else"
     return count
 
 
-def _simulate(folder: Path, verilog: str, size: int, memories: list[str]) -> int:
-    load = " ".join(f'$readmemh("{m}.hex", dut.{m}.mem);' for m in memories)
-    store = " ".join(f'$writememh("out{i}.hex", dut.out_mem_{i}.mem);' for i in range(size))
-    (folder / "design.sv").write_text(verilog)
-    (folder / "bench.sv").write_text(_TESTBENCH.format(load=load, store=store))
-    icarus = str(find_tool("icarus").path)
-    build = [icarus, "-g2012", "-o", "bench.vvp", "bench.sv", "design.sv"]
-    subprocess.run(build, cwd=folder, check=True, capture_output=True)
-    run = [str(vvp_path()), "-n", "bench.vvp"]
-    printed = subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True).stdout
-    return int(printed.split("cycles ")[1].split()[0])
+def _simulate(futil: str, images: dict[str, Image], rows: int, cols: int) -> tuple[Image, int]:
+    """The product, (rows, cols), and the cycles of one call."""
+    inputs = [DesignMemory(name, len(image), 1, 32, "input") for name, image in images.items()]
+    outputs = [DesignMemory(f"out_mem_{i}", cols, 1, 32, "output") for i in range(rows)]
+    design = Design(futil, (*inputs, *outputs), LIMIT)
+    # Its memories read without a clock, so the only access to watch is a write.
+    harness = harness_text(design).replace(".content_en", ".write_en")
+    verilog = compile_calyx(futil)
+    with tempfile.TemporaryDirectory() as name:
+        call = Run(Path(name), 1, LIMIT)
+        write_data(call.data, design, [images])
+        if quick_simulator() == "icarus":
+            command = icarus_command(build_icarus(verilog, harness, testbench_text(design)), call)
+        else:
+            command = verilator_command(build_verilator(verilog, harness), call)
+        count = run_simulator(command, vectors=1, wall_limit=300, on_vector=lambda done: None)
+        return np.array([read_output(call.data, memory, 0)[:, 0] for memory in outputs]), count[0]
 
 
-def _row(file: Path) -> list[int]:
-    words = [line for line in file.read_text().splitlines() if not line.startswith("//")]
-    return [(int(w, 16) ^ 0x80000000) - 0x80000000 >> 16 for w in words]
+def figures(quick: bool) -> list[Figure]:
+    """All figures, measured."""
+    found = []
+    for rows, inner, cols in SIZES:
+        if quick and rows > 8:
+            continue
+        theirs, fixed = (cycles(rows, inner, cols, fixed=option) for option in (False, True))
+        ours = product(rows, inner, cols)
+        what = f"{rows}x{inner}x{cols} on a {rows}x{cols} array (systolic-lang: {theirs}, fixed sizes: {fixed})"
+        found.append(Figure(what, ours.cycles, inner + rows + cols - 2, fixed - 1, calls=ours.calls))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(run(TITLE, figures))

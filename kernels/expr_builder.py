@@ -181,7 +181,9 @@ class ExprBuilder:
         if x.frac == fmt.frac and fmt.min <= x.low and x.high <= fmt.max:
             return a
         shift = x.frac - fmt.frac
-        low, high = (int(saturate(shift_round(np.array([e], dtype=object), shift), fmt)[0][0]) for e in (x.low, x.high))
+        low, high = (
+            int(saturate(shift_round(np.array([e], dtype=object), shift), fmt)[0][0]) for e in (x.low, x.high)
+        )
         return self._add("quant", (a,), Value(fmt.frac, low, high), shift, fmt)
 
     def build(self, result: int, out: NumberFormat) -> Expr:

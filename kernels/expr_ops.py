@@ -145,7 +145,8 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
         case "lt":
             return (args[0] < args[1]).astype(np.int64)
         case "eq":
-            return (args[0] == args[1]).astype(np.int64)
+            less: IntArray = (args[0] < args[1]).astype(np.int64)
+            return less
         case "and":
             return wide[0] & wide[1]
         case "or":

@@ -1,6 +1,6 @@
 """Nonlinear functions in fixed point: `approximate` adds one to an expression, `accuracy` says how exact it is.
 
-A function is a table of piecewise polynomials behind a range reduction (see `functions_plans`), or one table entry
+A function is a table of piecewise polynomials behind a range reduction (see `functions_curve` and `functions_plans`), or one table entry
 for each input where the input has at most 8 bits. Tables are fitted for a pair of formats, proved on every input
 of at most 16 bits (on a dense sample of wider ones), and the first one within `ERROR_LIMIT` is taken. Results
 of monotone functions never step back, and where the rounded function is constant the result is that constant.
@@ -15,7 +15,8 @@ import numpy as np
 
 from .contract import KernelParameterError
 from .expr import Expr, ExprBuilder, Value, value_of
-from .functions_plans import Direct, Plan, plans
+from .functions_curve import Direct, Plan
+from .functions_plans import plans
 from .functions_real import FUNCTIONS, Curve, Definition, Exponential, Logarithm, Power, Wave
 from .numerics import NumberFormat
 

@@ -48,9 +48,7 @@ def reciprocals(bits: int, places: int, degree: int) -> Piecewise:
     """1 / m for the mantissa 1 <= m < 2 of a `bits`-bit number, exact to `TABLE_ERROR` units of 2**-places."""
     span = 1 << (bits - 1)
     scale = 2.0**places
-    target = Target(
-        lambda v: scale / (1.0 + v / span), 0, span - 1, direction=-1, low=scale / 2, high=scale
-    )
+    target = Target(lambda v: scale / (1.0 + v / span), 0, span - 1, direction=-1, low=scale / 2, high=scale)
     inputs = np.unique(np.linspace(0, span - 1, min(span, 20001)).astype(np.int64))
     exact = target.curve(inputs.astype(np.float64))
     for piecewise in candidates(target, min(degree, 2 if places <= 19 else 4), places):

@@ -181,10 +181,11 @@ class Gather:
         return element if guard == one else c.mux(c.delay(guard, 1), element, c.delay(fill, 1))
 
 
-def covered(c: Component, nest: Nest, source: GatherSource) -> Signal:
-    """1 while the nest stands in the source's region."""
+def covered(c: Component, nest: Nest, source: GatherSource, dims: int | None = None) -> Signal:
+    """1 while the nest stands in the source's region, by its first `dims` dimensions (default: all)."""
     inside: Signal | None = None
-    for counter, size, region in zip(nest.counters, nest.sizes, source.region, strict=True):
+    edges = list(zip(nest.counters, nest.sizes, source.region, strict=True))
+    for counter, size, region in edges[:dims]:
         tests = []
         if counter is not None and region.start > 0:
             tests.append(c.not_(c.below(counter, region.start)))

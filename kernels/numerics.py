@@ -170,7 +170,8 @@ def shift_round(values: IntArray, shift: int) -> IntArray:
     floor = array >> shift
     odd = floor & 1
     remainder = array - (floor << shift)
-    return floor + ((remainder + odd) > half)
+    rounded: IntArray = floor + ((remainder + odd) > half)
+    return rounded
 
 
 def saturate(values: IntArray, fmt: NumberFormat) -> tuple[npt.NDArray[np.int64], int]:

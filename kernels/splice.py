@@ -1,11 +1,11 @@
 """Relayout of contiguous rows, one word a cycle: joins on any axis, misaligned slices, constant padding.
 
-Equation: out[i] = narrow_s(source_s[i - starts_s]) where i lies in the region of source s, `fill` where it lies in none.
-Each source's last dimension must be contiguous in memory, but may begin in the middle of a word: two neighbouring words
-go through a shifter.
+Equation: out[i] = narrow_s(source_s[i - starts_s]) where i lies in the region of source s, `fill` where it
+lies in none. Each source's last dimension must be contiguous in memory, but may begin in the middle of a
+word: then two neighbouring words go through a shifter.
 Interface: memories x0, x1, ... (one per source), y.
-Cycles: rows * words + 1 + 1 for the shifter + the latency of the slowest narrowing; a row takes one word more where a
-source's piece of it spreads over one word more than the row has.
+Cycles: rows * words + 1 + 1 for the shifter + the latency of the slowest narrowing; a row takes one word
+more where a source's piece of it spreads over one more than the row has.
 Numbers: as in `gather`.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import gcd
 
 import numpy as np
@@ -21,12 +22,19 @@ from .access import Operand
 from .contract import Cost, Emulated, KernelParameterError, Port
 from .engine_spec import EngineSpec
 from .expr import narrowing
-from .gather import Gather, gather
+from .gather import Gather, covered, gather
 from .hw import Component, Memory, Program, Signal, digest
 from .lane import lane_component, latency
 from .loops import Nest
 from .numerics import IntArray, bits_for_range, ceil_div, product
-from .regions import GatherSource, covered, covers_all, grouped, merge_dimensions, output_refusal, regions_refusal
+from .regions import (
+    GatherSource,
+    covers_all,
+    grouped,
+    merge_dimensions,
+    output_refusal,
+    regions_refusal,
+)
 from .stage import Stage, element_lanes, positions, word_loops
 
 __all__ = ["GatherSource", "Splice", "relayout", "splice"]
@@ -36,8 +44,8 @@ __all__ = ["GatherSource", "Splice", "relayout", "splice"]
 class Splice:
     """sources: accesses over parts of the output's domain. out: written access, its last dimension over the lanes.
 
-    Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is not
-    contiguous, a source is padded or two sources share a memory.
+    Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is
+    not contiguous, a source is padded or two sources share a memory.
     """
 
     sources: tuple[GatherSource, ...]
@@ -72,12 +80,12 @@ class Splice:
     @property
     def slots(self) -> int:
         """Cycles of a row: its words, and one where a piece spreads over one more."""
-        return self.words + any(self._spreads(s) for s in self.sources)
+        return self.words + int(any(self._spreads(s) for s in self.sources))
 
     @property
     def shifts(self) -> int:
         """1 when a piece begins in the middle of a word: words then wait for their successor."""
-        return int(any(last_lane(self, s) > 0 for s in self.sources))
+        return int(any(self._shifted(s) for s in self.sources))
 
     @property
     def narrowing(self) -> int:
@@ -91,11 +99,22 @@ class Splice:
         loops = word_loops(self.sizes, lane_dim, self.out.layout.lanes)
         return Stage(narrowing(self.out.fmt, self.out.fmt), (None,), self.out, lane_dim, loops)
 
+    def _shifted(self, source: GatherSource) -> bool:
+        """Whether a row of it begins in the middle of a word."""
+        return row_lanes(source, self.sizes)[1] > 0
+
+    def _ahead(self, source: GatherSource) -> bool:
+        """Whether it starts so far right that the first output word does not need its first source word."""
+        return (
+            self._shifted(source)
+            and row_lanes(source, self.sizes)[0] + source.begin[-1] >= self.out.layout.lanes
+        )
+
     def _spreads(self, source: GatherSource) -> bool:
-        """Whether the last output word may need elements of the word after its first source word."""
+        """Whether the last output word needs elements of a word that can only be read after it."""
         lanes = self.out.layout.lanes
         used = source.region[-1].stop - (self.words - 1) * lanes
-        return used > 0 and last_lane(self, source) + used > lanes
+        return used > 0 and row_lanes(source, self.sizes)[1] + used > lanes and not self._ahead(source)
 
     def ports(self) -> tuple[Port, ...]:
         """x0, x1, ... and y."""
@@ -116,7 +135,7 @@ class Splice:
 
     def cost(self) -> Cost:
         """The address adders of each source; the words that wait for their successor."""
-        waiting = sum(s.operand.width for s in self.sources if last_lane(self, s))
+        waiting = sum(s.operand.width for s in self.sources if self._shifted(s))
         return Cost(0, 4 * len(self.sources), waiting)
 
     def emulate(self, *arrays: IntArray) -> Emulated:
@@ -146,15 +165,18 @@ class Splice:
         results = [self._lanes(c, nest, s, memories[f"x{i}"]) for i, s in enumerate(self.sources)]
         word = self._choose(c, nest, results, arrived)
         slot = nest.counters[-1]
-        writing = step if slot is None or self.slots == self.words else c.and_(step, c.below(slot, self.words))
+        writing = (
+            step if slot is None or self.slots == self.words else c.and_(step, c.below(slot, self.words))
+        )
         self.writer.build(c, c.delay(writing, arrived), {0: word}, {}, memories["y"])
         return c
 
     def _lanes(self, c: Component, nest: Nest, source: GatherSource, memory: Memory) -> list[Signal]:
         """The source's elements for all lanes of the output word, narrowed."""
         operand, lanes = source.over(self.sizes), self.out.layout.lanes
+        ahead = int(self._ahead(source))
         base, steps = positions(operand)
-        steps = (*steps[:-1], lanes)
+        base, steps = base + ahead * lanes, (*steps[:-1], lanes)
         reach = [s * (n - 1) for s, n in zip(steps, nest.sizes, strict=True)]
         low, high = base + sum(min(r, 0) for r in reach), base + sum(max(r, 0) for r in reach)
         bits = max(bits_for_range(low // lanes, high // lanes), memory.address_bits)
@@ -163,9 +185,9 @@ class Splice:
         if low < 0 or high // lanes >= operand.layout.words:  # a row's ends may lie outside the memory
             enable = c.and_(enable, c.below(pointer, operand.layout.words))
         data = c.read(memory, c.slice(pointer, 0, memory.address_bits), enable)
-        row = element_lanes(c, operand, c.delay(data, self.shifts))
-        if last_lane(self, source):
-            following, shift = element_lanes(c, operand, data), c.delay(lane, 2)
+        row = element_lanes(c, operand, c.delay(data, self.shifts + ahead))
+        if self._shifted(source):
+            following, shift = element_lanes(c, operand, c.delay(data, ahead)), c.delay(lane, 2)
             both = [*row, *following]
             row = [c.select(both[i : i + lanes], shift) for i in range(lanes)]
         wait = self.narrowing - latency(source.expr)
@@ -185,7 +207,7 @@ class Splice:
             """1 in the output words whose `lane` is at or behind `column`."""
             first = max(0, ceil_div(column - lane, self.out.layout.lanes))
             if first not in reached:
-                if first == 0 or late is None or first >= self.slots:
+                if first == 0 or late is None or first >= self.words:
                     reached[first] = c.const(int(first == 0), 1)
                 else:
                     reached[first] = c.not_(c.below(late, first))
@@ -199,23 +221,21 @@ class Splice:
                 start, stop = begun(columns.start, lane), begun(columns.stop, lane)
                 if start.text == "1'd0":
                     continue
-                inside = [flag, start] + ([c.not_(stop)] if stop.text != "1'd0" else [])
-                tests = [t for t in inside if t.text != "1'd1"]
-                take = tests[0] if tests else None
-                for test in tests[1:]:
-                    take = c.and_(take, test) if take else test
-                chosen = elements[lane] if take is None else c.mux(take, elements[lane], chosen)
+                before = [] if stop.text == "1'd0" else [c.not_(stop)]
+                tests = [t for t in (flag, start, *before) if t.text != "1'd1"]
+                new = elements[lane]
+                chosen = c.mux(reduce(c.and_, tests), new, chosen) if tests else new
             word.append(chosen)
         return word
 
 
-def last_lane(kernel: Splice, source: GatherSource) -> int:
-    """Highest lane in which a row of the source may begin, continued to the first column of the output's row."""
-    lanes = kernel.out.layout.lanes
-    base, steps = positions(source.over(kernel.sizes))
+def row_lanes(source: GatherSource, sizes: tuple[int, ...]) -> tuple[int, int]:
+    """Lowest and highest lane in which a row may begin, continued to the first column of the output's row."""
+    base, steps = positions(source.over(sizes))
     moves = [s for s, n in zip(steps[:-1], source.operand.access.sizes[:-1], strict=True) if n > 1]
+    lanes = source.operand.layout.lanes
     pitch = gcd(lanes, *moves)
-    return lanes - pitch + base % pitch if pitch != lanes else base % lanes
+    return base % pitch, lanes - pitch + base % pitch
 
 
 def _row_problem(number: int, source: GatherSource) -> str | None:
@@ -238,10 +258,7 @@ def splice(sources: Sequence[GatherSource], out: Operand, fill: int = 0) -> Spli
         problem = f"sources share memories: ports {shared}"
     if problem:
         raise KernelParameterError(f"splice kernel over {out.access.sizes}: {problem}")
-    order = sorted(range(len(sources)), key=lambda i: (sources[i].port is None, sources[i].port or 0))
-    if shared and len(shared) != len(sources):
-        raise KernelParameterError("splice kernel: some ports are numbered, some are not")
-    numbered = [replace(sources[i], port=number) for number, i in enumerate(order)]
+    numbered = [replace(source, port=number) for number, source in enumerate(sources)]
     sizes = out.access.sizes
     groups = merge_dimensions([*numbered, GatherSource(out, None, numbered[0].expr)], sizes)
     merged_out = replace(out, access=grouped(out.access, groups))
@@ -263,7 +280,10 @@ def relayout(
 ) -> Gather | Splice:
     """The faster of `splice` and `gather`; KernelParameterError when neither fits."""
     slow = gather(sources, out, fill, sizes)
-    if len({s.port for s in slow.sources}) != len(slow.sources) or (sizes or out.access.sizes) != out.access.sizes:
+    if (
+        len({s.port for s in slow.sources}) != len(slow.sources)
+        or (sizes or out.access.sizes) != out.access.sizes
+    ):
         return slow
     try:
         fast = splice(sources, out, fill)

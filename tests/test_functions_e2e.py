@@ -40,7 +40,9 @@ class Call(nn.Module):
         return result
 
 
-GATES = Each(gelu=nn.GELU(), gelu_tanh=nn.GELU("tanh"), silu=nn.SiLU(), mish=nn.Mish(), elu=nn.ELU(0.7), selu=nn.SELU())
+GATES = Each(
+    gelu=nn.GELU(), gelu_tanh=nn.GELU("tanh"), silu=nn.SiLU(), mish=nn.Mish(), elu=nn.ELU(0.7), selu=nn.SELU()
+)
 SIGMOIDS = Each(
     sigmoid=nn.Sigmoid(), tanh=nn.Tanh(), erf=Call(torch.erf), softplus=nn.Softplus(), beta=nn.Softplus(2.0, 3.0),
     celu=nn.CELU(0.5), log_sigmoid=nn.LogSigmoid(),
@@ -62,7 +64,8 @@ def units(hw: torchcalyx.CompiledModule, got: dict[str, Tensor], want: dict[str,
     """Largest error of each output in units in the last place of its format."""
     formats = dict(zip(got, (o.fmt for o in hw.stages.selection.outputs), strict=True))
     return {
-        name: float((got[name].double() - want[name].double()).abs().max()) / formats[name].resolution for name in got
+        name: float((got[name].double() - want[name].double()).abs().max()) / formats[name].resolution
+        for name in got
     }
 
 
@@ -136,7 +139,9 @@ def test_one_multiplier_a_lane_is_enough_for_narrow_formats_only() -> None:
     assert hw.report().multipliers == 4
     found = units(hw, hw.emulate(x), GATES(x))
     assert max(found.values()) <= ERROR_LIMIT + 0.01, found
-    with pytest.raises(UnsupportedOpError, match=r"(?s)tanh from .* no table stays within .* raise multipliers, lower lanes"):
+    with pytest.raises(
+        UnsupportedOpError, match=r"(?s)tanh from .* no table stays within .* raise multipliers, lower lanes"
+    ):
         torchcalyx.compile(nn.Tanh(), (x,), multipliers=4, lanes=4, precision="fixed32")
 
 

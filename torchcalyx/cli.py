@@ -122,7 +122,7 @@ def doctor_command(as_json: bool) -> None:
 @_json_option
 def kernels_command(as_json: bool) -> None:
     """List the kernel families and their parameters."""
-    from torchcalyx.kernels import FAMILIES
+    from torchcalyx.kernels.families import FAMILIES
 
     families = [_describe_family(family) for family in FAMILIES]
     if as_json:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from torchcalyx.graph import Graph, Node
 from torchcalyx.kernels.functions_real import FUNCTIONS
+from torchcalyx.reference_spatial import EVALUATORS as SPATIAL
 
 Tensor: TypeAlias = "npt.NDArray[Any]"
 Evaluator: TypeAlias = "Callable[..., Tensor]"
@@ -158,4 +159,5 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "expand": lambda x, shape: np.broadcast_to(x, shape),
     "cat": lambda *xs, dim: np.concatenate(xs, axis=dim),
     "pad": _pad,
+    **SPATIAL,
 }

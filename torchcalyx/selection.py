@@ -51,7 +51,7 @@ class Call:
 class InputBinding:
     """One tensor leaf of the user's arguments: shape and dtype (numpy name) of the torch tensor, format, and its buffer.
 
-    The tensor's elements, row-major, fill the buffer's (rows, cols).
+    The tensor's elements, its axes taken in `order` (empty: as they are), row-major, fill the buffer's (rows, cols).
     """
 
     node: str
@@ -59,6 +59,7 @@ class InputBinding:
     shape: tuple[int, ...]
     dtype: str
     fmt: NumberFormat
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,11 @@ class Bundle(nn.Module):
 
 @pytest.mark.parametrize("table", [SPELLINGS, POSITIVE], ids=["real", "positive"])
 def test_normal_form_computes_what_torch_computes(table: dict[str, tuple[Forward, set[str]]]) -> None:
-    x = torch.linspace(0.1, 5, 24).reshape(3, 8) if table is POSITIVE else torch.linspace(-6, 6, 24).reshape(3, 8)
+    x = (
+        torch.linspace(0.1, 5, 24).reshape(3, 8)
+        if table is POSITIVE
+        else torch.linspace(-6, 6, 24).reshape(3, 8)
+    )
     functions = {name: forward for name, (forward, _) in table.items() if name != "int_sigmoid"}
     graph = normalize(capture(Bundle(functions), (x,)))
     assert verify(graph) == ()

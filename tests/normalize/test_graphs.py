@@ -154,7 +154,7 @@ def broken(**changes: Any) -> Graph:
 BROKEN: dict[str, tuple[Graph, str]] = {
     "shape": (broken(shape=(3,)), "should be float32[2]"),
     "dtype": (broken(dtype="float64"), "should be float32[2]"),
-    "unknown operation": (broken(op="exp"), "'exp' is not an operation of the normal form"),
+    "unknown operation": (broken(op="glow"), "'glow' is not an operation of the normal form"),
     "operands": (broken(args=("y", "y")), "2 operands"),
     "order": (broken(args=("w",)), "reads 'w' before it is made"),
     "attribute names": (broken(attrs=(("dim", 1),)), "attributes ['dim'] instead of ['dims', 'keepdim']"),

@@ -75,11 +75,14 @@ def _pow(b: Builder, a: Args) -> Result:
     exponent = a.operand("exponent")
     if isinstance(exponent, Known) and exponent.shape == ():
         exponent = exponent.tensor.item()
-    plain = not isinstance(exponent, (int, float)) or a.out.dtype not in FLOATS
-    if plain or (exponent >= 0 and float(exponent).is_integer()):
+    if isinstance(exponent, (Ref, Known)) or a.out.dtype not in FLOATS:
+        return elementwise.LOWERINGS[aten.pow.Tensor_Scalar](b, a)
+    if exponent >= 0 and float(exponent).is_integer():
         return elementwise.LOWERINGS[aten.pow.Tensor_Scalar](b, a)
     if not (2.0 * abs(exponent)).is_integer() or abs(exponent) > 8:
-        return Reject(f"no kernel yet for the exponent {exponent}; whole and half numbers from -8 to 8 have one")
+        return Reject(
+            f"no kernel yet for the exponent {exponent}; whole and half numbers from -8 to 8 have one"
+        )
     x = _x(b, a)
     whole, half = divmod(abs(exponent), 1)
     parts = [x] * int(whole)

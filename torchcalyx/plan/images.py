@@ -94,7 +94,8 @@ def _contents(buffer: Buffer, binding: InputBinding, array: IntArray) -> IntArra
         raise InputError(
             f"input {binding.node!r} has stored integers {array.min()}..{array.max()} outside of {buffer.fmt}"
         )
-    return array.astype(np.int64).reshape(buffer.layout.rows, buffer.layout.cols)
+    ordered = array.astype(np.int64).transpose(binding.order or tuple(range(array.ndim)))
+    return ordered.reshape(buffer.layout.rows, buffer.layout.cols)
 
 
 def _image(buffer: Buffer, array: IntArray) -> Image:

@@ -43,7 +43,8 @@ def build_tree(builder: SelectionBuilder, tree: Tree, node: Node) -> Located:
         values = [Located(v.buffer, v.access.expand((1,)), v.fmt) for v in values]
         domain = (1,)
     best: tuple[int, tuple[int, ...], Operand] | None = None
-    for order in loop_orders(builder, values, domain):
+    wish = view.wanted.get(node.name)
+    for order in ([wish] if wish else []) + loop_orders(builder, values, domain):
         shape = tuple(domain[d] for d in order)
         for layout in result_layouts(shape, builder.lanes):
             out = Operand(fmt, layout, whole(shape, layout))

@@ -13,6 +13,7 @@ from torchcalyx.kernels.gather import GatherSource, gather
 from torchcalyx.kernels.numerics import product
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.placing import memory_order, rows_of_last_axis, unpermuted
 from torchcalyx.select.view import GraphView
 
 
@@ -55,15 +56,26 @@ def _build_pad(builder: SelectionBuilder, node: Node) -> Located:
 def _join(builder: SelectionBuilder, node: Node, parts: list[_Part], fill: int) -> Located:
     """Whole words where every part begins and ends at words, else one element a cycle."""
     fmt = builder.view.formats[node.name]
-    layout = row_major(node.shape, builder.lanes)
-    out = Operand(fmt, layout, whole(node.shape, layout))
+    natural = tuple(range(len(node.shape)))
+    order = builder.view.wanted.get(node.name) or memory_order(builder, parts[0].value)
+    shape = tuple(node.shape[d] for d in order)
+    layout = row_major(shape, builder.lanes) if order == natural else rows_of_last_axis(shape, builder.lanes)
+    out = Operand(fmt, layout, whole(shape, layout))
+    access = unpermuted(out.access, order)
     buffer = builder.buffer(node.name, fmt, layout)
+    parts = [
+        _Part(
+            Located(p.value.buffer, p.value.access.permute(order), p.value.fmt),
+            tuple(p.starts[d] for d in order),
+        )
+        for p in parts
+    ]
     covered = sum(product(p.value.shape) for p in parts) == product(node.shape)
     copies = _word_copies(builder, parts, out) if covered else None
     if copies is not None:
         for part, spec in zip(parts, copies, strict=True):
             builder.call(spec, [part.value.buffer], [buffer])
-        return Located(buffer, out.access, fmt)
+        return Located(buffer, access, fmt)
     ports: dict[str, int] = {}
     sources = []
     for part in parts:
@@ -72,7 +84,7 @@ def _join(builder: SelectionBuilder, node: Node, parts: list[_Part], fill: int) 
         operand = builder.operand(value)
         sources.append(GatherSource(operand, part.starts, narrowing(value.fmt, fmt), number))
     builder.call(gather(tuple(sources), out, fill), list(ports), [buffer])
-    return Located(buffer, out.access, fmt)
+    return Located(buffer, access, fmt)
 
 
 def _word_copies(builder: SelectionBuilder, parts: list[_Part], out: Operand) -> list[KernelSpec] | None:

@@ -16,6 +16,7 @@ from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
 from torchcalyx.rules import RULES
 from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.placing import rows_of_last_axis, unpermuted
 from torchcalyx.select.view import GraphView
 from torchcalyx.selection import InputBinding, OutputBinding, Row, Selection, ValueBinding
 
@@ -106,10 +107,13 @@ def _refusal(view: GraphView, node: Node, refused: list[str]) -> str:
 
 def _bind_input(builder: SelectionBuilder, node: Node) -> InputBinding:
     fmt = builder.view.formats[node.name]
-    layout = row_major(node.shape, builder.lanes)
+    order = builder.view.wanted.get(node.name, ())
+    shape = tuple(node.shape[d] for d in order) if order else node.shape
+    layout = rows_of_last_axis(shape, builder.lanes) if order else row_major(shape, builder.lanes)
     buffer = builder.buffer(node.name, fmt, layout, "input")
-    builder.located[node.name] = Located(buffer, whole(node.shape, layout), fmt)
-    return InputBinding(node.name, buffer, node.shape, node.dtype, fmt)
+    access = whole(shape, layout)
+    builder.located[node.name] = Located(buffer, unpermuted(access, order) if order else access, fmt)
+    return InputBinding(node.name, buffer, node.shape, node.dtype, fmt, order)
 
 
 def _bind_output(builder: SelectionBuilder, node: Node) -> OutputBinding:

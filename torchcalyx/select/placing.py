@@ -113,15 +113,20 @@ def loop_orders(builder: SelectionBuilder, values: Sequence[Located], domain: tu
     natural = tuple(range(len(domain)))
     orders = [natural]
     for value in values:
-        if product(value.shape) != product(domain):
-            continue
-        layout = builder.buffers[value.buffer].layout
-        row = layout.row_words * layout.lanes
-        access = broadcast(value, domain)
-        steps = [abs(r * row + c) for r, c in zip(access.steps[0], access.steps[1], strict=True)]
-        order = tuple(sorted(natural, key=lambda d: (-steps[d] if domain[d] > 1 else 0, d)))
-        orders.append(order)
+        if product(value.shape) == product(domain):
+            orders.append(memory_order(builder, Located(value.buffer, broadcast(value, domain), value.fmt)))
     return list(dict.fromkeys(orders))
+
+
+def memory_order(builder: SelectionBuilder, value: Located) -> tuple[int, ...]:
+    """Axes of a value from the longest step in memory to the shortest; axes of size 1 keep their place as far as possible."""
+    layout = builder.buffers[value.buffer].layout
+    row = layout.row_words * layout.lanes
+    rows, columns = value.access.steps[:2]
+    steps = [abs(r * row + c) for r, c in zip(rows, columns, strict=True)]
+    moving = [d for d, size in enumerate(value.shape) if size > 1]
+    turned = iter(sorted(moving, key=lambda d: (-steps[d], d)))
+    return tuple(next(turned) if size > 1 else d for d, size in enumerate(value.shape))
 
 
 def copies_needed(

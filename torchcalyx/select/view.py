@@ -13,6 +13,10 @@ from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
 
 
+CHANNELS_LAST = ("conv", "max_pool", "sum_pool", "upsample")
+"""Operations that read their first operand [N, C, *spatial] with the channels over the lanes."""
+
+
 class GraphView:
     """A typed graph with its options; read-only."""
 
@@ -40,6 +44,23 @@ class GraphView:
     def results(self) -> frozenset[str]:
         """Names of the values that the model returns."""
         return frozenset(self.graph.outputs)
+
+    @cached_property
+    def wanted(self) -> Mapping[str, tuple[int, ...]]:
+        """Axis order in which the readers of a value would like it in memory (last: over the lanes), where they have a wish.
+
+        Convolutions and pooling read channels-last; elementwise operations and padding pass the wish on to their operands.
+        """
+        wishes: dict[str, tuple[int, ...]] = {}
+        for node in reversed(self.graph.nodes):
+            if node.op in CHANNELS_LAST:
+                rank = len(node.shape)
+                wishes.setdefault(node.args[0], (0, *range(2, rank), 1))
+            elif node.name in wishes and node.op not in ("view", "permute", "expand", "slice"):
+                for arg in self.args(node):
+                    if len(arg.shape) == len(node.shape):
+                        wishes.setdefault(arg.name, wishes[node.name])
+        return wishes
 
     def args(self, node: Node) -> tuple[Node, ...]:
         """The nodes that `node` reads."""

@@ -1,0 +1,38 @@
+"""All benchmarks with a goal, one table each, and whether every goal is met.
+
+    python -m benchmarks [--quick]
+
+Exit code 1 when one is missed. --quick takes the smaller sizes of each.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import batch_one, build_cost, digits, gemm, systolic_lang, vectors
+from benchmarks.figures import show
+
+MODULES = (gemm, systolic_lang, batch_one, vectors, digits, build_cost)
+
+
+def main(*arguments: str) -> int:
+    """Print all tables; returns the exit code."""
+    if set(arguments) - {"--quick"}:
+        print(f"unknown argument {' '.join(arguments)}; the only one is --quick", file=sys.stderr)
+        return 2
+    found = []
+    for module in MODULES:
+        rows = module.figures("--quick" in arguments)
+        show(module.TITLE, rows)
+        found += rows
+    goals, calls = [f for f in found if f.goal is not None], sum(f.calls for f in found)
+    missed = [f.what for f in goals if not f.met]
+    print(f"\n{calls} calls of simulated hardware, all equal to the software model and of the predicted length")
+    print(f"{len(goals) - len(missed)} of {len(goals)} goals met")
+    for what in missed:
+        print(f"  missed: {what}")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
