@@ -3,7 +3,8 @@
     python -m benchmarks.systolic_lang [--quick]
 
 The generator (`frontends/systolic-lang` in the source of the calyx crate, run from there) makes an
-output-stationary array of 32-bit fixed point for one single product, with one memory for each row and column.
+output-stationary array for one single product, of 32-bit fixed point with four multiplier stages, and one memory
+for each row and column. Ours holds words of 16 bits and rounds to them; its figures are for one and for three stages.
 It goes through the same Calyx compiler, harness and simulator as ours, and its result is compared with numpy's.
 
 Bound of a product with inner size K on an M x N array: K + M + N - 2. Goal: fewer cycles than the generator
@@ -94,9 +95,11 @@ def figures(quick: bool) -> list[Figure]:
         if quick and rows > 8:
             continue
         theirs, fixed = (cycles(rows, inner, cols, fixed=option) for option in (False, True))
-        ours = product(rows, inner, cols)
-        what = f"{rows}x{inner}x{cols} on a {rows}x{cols} array (systolic-lang: {theirs}, fixed sizes: {fixed})"
-        found.append(Figure(what, ours.cycles, inner + rows + cols - 2, fixed - 1, calls=ours.calls))
+        rival = f"systolic-lang: {theirs}, fixed sizes: {fixed}"
+        for stages in (1, 3):
+            ours = product(rows, inner, cols, stages)
+            what = f"{rows}x{inner}x{cols}, {stages} multiplier stage{'s' * (stages > 1)} ({rival})"
+            found.append(Figure(what, ours.cycles, inner + rows + cols - 2, fixed - 1, calls=ours.calls))
     return found
 
 

@@ -143,10 +143,11 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
         case "max":
             return np.maximum(wide[0], wide[1])
         case "lt":
-            return (args[0] < args[1]).astype(np.int64)
-        case "eq":
             less: IntArray = (args[0] < args[1]).astype(np.int64)
             return less
+        case "eq":
+            equal: IntArray = (args[0] == args[1]).astype(np.int64)
+            return equal
         case "and":
             return wide[0] & wide[1]
         case "or":

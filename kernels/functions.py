@@ -1,9 +1,11 @@
-"""Nonlinear functions in fixed point: `approximate` adds one to an expression, `accuracy` says how exact it is.
+"""Nonlinear functions in fixed point: `approximate` adds one to an expression, `accuracy` says how exact it
+is.
 
-A function is a table of piecewise polynomials behind a range reduction (see `functions_curve` and `functions_plans`), or one table entry
-for each input where the input has at most 8 bits. Tables are fitted for a pair of formats, proved on every input
-of at most 16 bits (on a dense sample of wider ones), and the first one within `ERROR_LIMIT` is taken. Results
-of monotone functions never step back, and where the rounded function is constant the result is that constant.
+A function is a table of piecewise polynomials behind a range reduction (see `functions_curve` and
+`functions_plans`), or one table entry for each input where the input has at most 8 bits. Tables are fitted
+for a pair of formats, proved on every input of at most 16 bits (on a dense sample of wider ones), and the
+first one within `ERROR_LIMIT` is taken. Results of monotone functions never step back, and where the rounded
+function is constant the result is that constant.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """max_error: units in the last place of the output, against the real function limited to the output's range.
+    """max_error: in units of the last place, against the real function limited to the output's range.
 
-    exhaustive: over every input, otherwise over a sample. monotone: the results never step back where the function
-    does not (False also for functions that are not monotone). The rest counts one lane.
+    exhaustive: over every input, otherwise over a sample. monotone: the results never step back where the
+    function does not (False also for functions that are not monotone). The rest counts one lane.
     """
 
     max_error: float
@@ -71,8 +73,8 @@ def approximate(
 ) -> int:
     """Operation whose value is `function` of operation `x`, narrowed to `out`.
 
-    multiplications: most multipliers a lane may use. domain: range of x for which the tables are made, by default
-    what the expression knows of it. Raises KernelParameterError when no table reaches `ERROR_LIMIT`.
+    multiplications: most multipliers a lane may use. domain: range of x for which the tables are made, by
+    default what the expression knows of it. Raises KernelParameterError when no table reaches `ERROR_LIMIT`.
     """
     have = b.value(x)
     want = have if domain is None else value_of(domain) if isinstance(domain, NumberFormat) else domain

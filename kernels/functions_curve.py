@@ -1,7 +1,7 @@
 """Datapaths of curves: a piecewise polynomial where the function is neither constant nor a line.
 
-`curve_plans` yields datapaths in order of preference; `functions.py` takes the first that proves accurate. A plan's
-`emit` adds the operations for operand `x` and returns the unrounded result.
+`curve_plans` yields datapaths in order of preference; `functions.py` takes the first that proves accurate. A
+plan's `emit` adds the operations for operand `x` and returns the unrounded result.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def _trim(curve: Callable[[Real], Real], limit: float, low: int, high: int, *, l
 
 
 def _boundary(inside: Callable[[Real], npt.NDArray[np.bool_]], low: int, high: int, *, left: bool) -> int:
-    """First (left) or last u in low..high where `inside` holds, by a grid that is dense around 0, then bisection."""
+    """First (left) or last u in low..high where `inside` holds, by a grid that is dense around 0, then
+    bisection.
+    """
     grid = {low, high, 0, *(int(v) for v in np.linspace(low, high, 4097))}
     steps = [(16 + j) << k for k in range(60) for j in range(16)]
     grid |= {sign * (s >> 4) for s in steps for sign in (-1, 1)}

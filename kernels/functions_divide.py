@@ -1,7 +1,7 @@
 """Quotient of two computed values: a table of reciprocals of the normalised divisor, one product, one shift.
 
-Error below 1 unit in the last place of the output. Division by zero saturates with the sign of the dividend (and
-counts as a saturation), 0 / 0 is 0.
+Error below 1 unit in the last place of the output. Division by zero saturates with the sign of the dividend
+(and counts as a saturation), 0 / 0 is 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def divide(b: ExprBuilder, x: int, y: int, out: NumberFormat, multiplications: i
     mantissa = b.bitwise("and", full, b.const((1 << (bits - 1)) - 1))
     inverse = b.floor_to(b.add(table.emit(b, mantissa), b.const(1, places + 1)), places)
     product = b.mul(b.select(negative, b.neg(x), x), inverse)
-    # y = mantissa * 2**(bits - 1 - zeros - frac): the more leading zeros, the larger the quotient.
+    # y = mantissa * 2**(bits - 1 - zeros - frac): more leading zeros make a larger quotient.
     quotient = b.shift(b.shift_left(product, zeros), value.frac - bits + 1)
     most = b.const(out.max + 2, out.frac)  # beyond the range on both sides
     infinite = b.select(b.less(x, zero), b.neg(most), b.select(b.less(zero, x), most, zero))
@@ -45,7 +45,7 @@ def divide(b: ExprBuilder, x: int, y: int, out: NumberFormat, multiplications: i
 
 @lru_cache(maxsize=256)
 def reciprocals(bits: int, places: int, degree: int) -> Piecewise:
-    """1 / m for the mantissa 1 <= m < 2 of a `bits`-bit number, exact to `TABLE_ERROR` units of 2**-places."""
+    """1 / m for the mantissa 1 <= m < 2 of a `bits`-bit number, within `TABLE_ERROR` of 2**-places."""
     span = 1 << (bits - 1)
     scale = 2.0**places
     target = Target(lambda v: scale / (1.0 + v / span), 0, span - 1, direction=-1, low=scale / 2, high=scale)

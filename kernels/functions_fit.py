@@ -1,8 +1,8 @@
 """Piecewise polynomials with integer coefficients: segments of a power of two, fitted and rounded by numpy.
 
-A segment's polynomial is c0 + t * (c1 + t * (c2 ...)) in the offset t in [0, 1) within the segment. Every step of
-the hardware rounds down to the fraction of the coefficients, and c0 is chosen last, with all those steps
-simulated. Where the function is monotone the pieces join without a step back.
+A segment's polynomial is c0 + t * (c1 + t * (c2 ...)) in the offset t in [0, 1) within the segment. Every
+step of the hardware rounds down to the fraction of the coefficients, and c0 is chosen last, with all those
+steps simulated. Where the function is monotone the pieces join without a step back.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Target:
     """What is approximated, on whole numbers u from first to last.
 
     curve: of real u, in units in the last place. below, above: constant values outside (None: u stays inside;
-    above = infinity: the value that the curve has there). direction: 1 where the curve never falls, -1 where it never rises, 0 otherwise. low, high: bounds
-    that the approximation keeps where the curve is monotone.
+    above = infinity: the value that the curve has there). direction: 1 where the curve never falls, -1 where
+    it never rises, 0 otherwise. low, high: bounds that the approximation keeps where the curve is monotone.
     """
 
     curve: RealFunction
@@ -51,8 +51,8 @@ class Target:
 class Piecewise:
     """A table of polynomials over stored integers u.
 
-    start: first u of segment `first`, a multiple of 2**size. size: log2 of the segment. offset_bits: bits of t
-    that are used. mirrored: t counts down. frac: of the coefficients, in the place of the caller's choice.
+    start: first u of segment `first`, a multiple of 2**size. size: log2 of the segment. offset_bits: bits of
+    t that are used. mirrored: t counts down. frac: of the coefficients, in the place of the caller's choice.
     tables: c0, c1, ... by segment. lowest, highest: limits of u (None: no limit is needed).
     """
 
@@ -191,7 +191,7 @@ def _same_sign(values: Ints, sign: int) -> Ints:
 def _constants(
     target: Target, index: Ints, size: int, upper: list[Ints], form: tuple[int, bool, float]
 ) -> Ints:
-    """c0 of every segment: the middle of what the other terms leave, then raised or lowered to be monotone."""
+    """c0 of every segment: the middle of what the other terms leave, then moved to be monotone."""
     offset_bits, mirrored, unit = form
     count = 1 << size
     most = max(33, (1 << 17) // len(index))
@@ -201,8 +201,9 @@ def _constants(
     rest = np.zeros((len(index), len(u)), dtype=np.int64)
     for coefficient in upper:
         rest = ((coefficient[:, None] + rest) * t[None, :]) >> offset_bits
-    left = target.curve(index[:, None] * 2.0**size + u[None, :]) * unit - rest
-    c0 = np.rint((left.max(axis=1) + left.min(axis=1)) / 2).astype(np.int64)
+    positions = np.asarray(index[:, None] * 2.0**size + u[None, :], dtype=np.float64)
+    left = target.curve(positions) * unit - rest
+    c0: Ints = np.rint((left.max(axis=1) + left.min(axis=1)) / 2).astype(np.int64)
     if target.direction:
         _join(target, c0, rest * target.direction, unit)
     return c0

@@ -112,7 +112,9 @@ def logarithm_plans(log: Logarithm, x: Value, out: NumberFormat, degree: int) ->
 
 @dataclass(frozen=True, slots=True)
 class ExponentialPlan:
-    """2 ** (rate * x) = 2 ** fraction * 2 ** whole; x is limited to lowest..highest first, where the result ends."""
+    """2 ** (rate * x) = 2 ** fraction * 2 ** whole; x is limited to lowest..highest first, where the result
+    ends.
+    """
 
     piecewise: Piecewise
     lowest: int
@@ -132,7 +134,9 @@ class ExponentialPlan:
 
 
 def exponential_plans(e: Exponential, x: Value, out: NumberFormat, degree: int) -> Iterator[Plan]:
-    """A plain curve for narrow results, which need few segments; for wide ones the fraction's power and a shift."""
+    """A plain curve for narrow results, which need few segments; for wide ones the fraction's power and a
+    shift.
+    """
     if out.width <= 18:
         yield from curve_plans(Curve(e.exact, "none", 0.0, None, rising=True), x, out, degree)
     unit = 2.0**-x.frac

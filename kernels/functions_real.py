@@ -22,11 +22,12 @@ erfc: RealFunction = np.vectorize(math.erfc, otypes=[np.float64])
 
 @dataclass(frozen=True)
 class Curve:
-    """f(x) = offset + slope * max(x, 0) + rest, where the rest has limits so that a table of finite length holds it.
+    """f(x) = offset + slope * max(x, 0) + rest, where the rest has limits so that a table of finite length
+    holds it.
 
-    rest: of x ("none"), of |x| ("even"), or of |x| with the sign of x ("odd"). left, right: limits of the rest
-    (None: it grows without bound); left only counts for "none". rising: f never falls. jump: beyond this x the
-    rest is dropped.
+    rest: of x ("none"), of |x| ("even"), or of |x| with the sign of x ("odd"). left, right: limits of the
+    rest (None: it grows without bound); left only counts for "none". rising: f never falls. jump: beyond this
+    x the rest is dropped.
     """
 
     rest: RealFunction
@@ -49,7 +50,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Power:
-    """f(x) = x ** exponent for an exponent of 1/2, -1/2 or -1; signs: also for negative x, as an odd function.
+    """f(x) = x ** exponent for an exponent of 1/2, -1/2 or -1; signs: an odd function of negative x too.
 
     f(0) is the largest number of the output for negative exponents, and so is f of a negative number without
     `signs`; for a positive exponent it is 0.

@@ -1,8 +1,8 @@
 """The hardware of an `Expr`: one lane as a pipelined component, initiation interval 1.
 
-Operands enter in cycle 0, the result leaves `latency` cycles later. Registers stand where a stage would grow longer than
-`STAGE` gate delays (a carry chain counts 2). A "mul" leaves through ports `a<j>`, `b<j>` and its product comes back on `p<j>`
-`mul_stages` cycles later, because multipliers are shared between kernels.
+Operands enter in cycle 0, the result leaves `latency` cycles later. Registers stand where a stage would grow
+longer than `STAGE` gate delays (a carry chain counts 2). A "mul" leaves through ports `a<j>`, `b<j>` and its
+product comes back on `p<j>` `mul_stages` cycles later, because multipliers are shared between kernels.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ Make: TypeAlias = Callable[[Component, list[Signal]], Signal]
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A result: its signal (None while only scheduling), the stage it appears in, the delay units used there."""
+    """A result: its signal (None while only scheduling), the stage it appears in, the delay units used
+    there.
+    """
 
     signal: Signal | None
     stage: int
@@ -201,7 +203,8 @@ def operand_widths(expr: Expr) -> tuple[tuple[int, int], ...]:
 def lane_component(prog: Program, expr: Expr, mul_stages: int = 1) -> Component:
     """The component of one lane; equal expressions share it.
 
-    Ports: `i<n>` operands (two's complement), `y` result (low `out.width` bits), `a<j>`, `b<j>`, `p<j>` of multiplication j.
+    Ports: `i<n>` operands (two's complement), `y` result (low `out.width` bits), `a<j>`, `b<j>`, `p<j>` of
+    multiplication j.
     """
     name = f"lane_{digest((expr, mul_stages))}"
     found = prog.find(name)

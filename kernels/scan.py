@@ -277,6 +277,10 @@ def _domains(accesses: Sequence[Access], dim: int) -> list[tuple[tuple[Access, .
     sizes = accesses[0].sizes
     if any(a.sizes != sizes for a in accesses) or not 0 <= dim < len(sizes):
         raise KernelParameterError(f"cannot scan dimension {dim} of {[a.sizes for a in accesses]}")
+    if sizes[dim] == 1:  # nothing to fold: any place will do, the first keeps the lanes' dimension last
+        order = (dim, *(d for d in range(len(sizes)) if d != dim))
+        accesses = [a.permute(order) for a in accesses]
+        sizes, dim = accesses[0].sizes, 0
     before = coalesce([a.permute(tuple(range(dim))) for a in accesses])
     after = coalesce([a.permute(tuple(range(dim + 1, len(sizes)))) for a in accesses])
     merged = []

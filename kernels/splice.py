@@ -42,10 +42,10 @@ __all__ = ["GatherSource", "Splice", "relayout", "splice"]
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """sources: accesses over parts of the output's domain. out: written access, its last dimension over the lanes.
+    """sources: accesses over parts of the output's domain. out: written access, last dimension over the lanes.
 
-    Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is
-    not contiguous, a source is padded or two sources share a memory.
+    Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is not
+    contiguous, a source is padded or two sources share a memory.
     """
 
     sources: tuple[GatherSource, ...]
@@ -101,20 +101,17 @@ class Splice:
 
     def _shifted(self, source: GatherSource) -> bool:
         """Whether a row of it begins in the middle of a word."""
-        return row_lanes(source, self.sizes)[1] > 0
+        return row_lanes(source)[1] > 0
 
     def _ahead(self, source: GatherSource) -> bool:
         """Whether it starts so far right that the first output word does not need its first source word."""
-        return (
-            self._shifted(source)
-            and row_lanes(source, self.sizes)[0] + source.begin[-1] >= self.out.layout.lanes
-        )
+        return self._shifted(source) and row_lanes(source)[0] + source.begin[-1] >= self.out.layout.lanes
 
     def _spreads(self, source: GatherSource) -> bool:
         """Whether the last output word needs elements of a word that can only be read after it."""
         lanes = self.out.layout.lanes
         used = source.region[-1].stop - (self.words - 1) * lanes
-        return used > 0 and row_lanes(source, self.sizes)[1] + used > lanes and not self._ahead(source)
+        return used > 0 and row_lanes(source)[1] + used > lanes and not self._ahead(source)
 
     def ports(self) -> tuple[Port, ...]:
         """x0, x1, ... and y."""
@@ -173,10 +170,10 @@ class Splice:
 
     def _lanes(self, c: Component, nest: Nest, source: GatherSource, memory: Memory) -> list[Signal]:
         """The source's elements for all lanes of the output word, narrowed."""
-        operand, lanes = source.over(self.sizes), self.out.layout.lanes
+        operand, lanes = source.operand, self.out.layout.lanes
         ahead = int(self._ahead(source))
-        base, steps = positions(operand)
-        base, steps = base + ahead * lanes, (*steps[:-1], lanes)
+        base, steps = row_position(source)
+        base, steps = base + ahead * lanes, [*steps[:-1], lanes]
         reach = [s * (n - 1) for s, n in zip(steps, nest.sizes, strict=True)]
         low, high = base + sum(min(r, 0) for r in reach), base + sum(max(r, 0) for r in reach)
         bits = max(bits_for_range(low // lanes, high // lanes), memory.address_bits)
@@ -229,9 +226,16 @@ class Splice:
         return word
 
 
-def row_lanes(source: GatherSource, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """Lowest and highest lane in which a row may begin, continued to the first column of the output's row."""
-    base, steps = positions(source.over(sizes))
+def row_position(source: GatherSource) -> tuple[int, list[int]]:
+    """Element position of the domain's origin and steps of its dimensions, as if the rows went on to both sides."""
+    base, steps = positions(source.operand)
+    outwards = [*steps[:-1], 1]  # the step of a last dimension of size 1 says nothing
+    return base - sum(s * k for s, k in zip(source.begin, outwards, strict=True)), outwards
+
+
+def row_lanes(source: GatherSource) -> tuple[int, int]:
+    """Lowest and highest lane in which a row may begin, continued to the output's first column."""
+    base, steps = row_position(source)
     moves = [s for s, n in zip(steps[:-1], source.operand.access.sizes[:-1], strict=True) if n > 1]
     lanes = source.operand.layout.lanes
     pitch = gcd(lanes, *moves)

@@ -1,4 +1,6 @@
-"""Modules of nonlinear functions through the whole compiler: hardware equals the model, the error bound holds."""
+"""Modules of nonlinear functions through the whole compiler: hardware equals the model, the error bound
+holds.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ GATES = Each(
     gelu=nn.GELU(), gelu_tanh=nn.GELU("tanh"), silu=nn.SiLU(), mish=nn.Mish(), elu=nn.ELU(0.7), selu=nn.SELU()
 )
 SIGMOIDS = Each(
-    sigmoid=nn.Sigmoid(), tanh=nn.Tanh(), erf=Call(torch.erf), softplus=nn.Softplus(), beta=nn.Softplus(2.0, 3.0),
-    celu=nn.CELU(0.5), log_sigmoid=nn.LogSigmoid(),
+    sigmoid=nn.Sigmoid(), tanh=nn.Tanh(), erf=Call(torch.erf),
+    softplus=nn.Softplus(), beta=nn.Softplus(2.0, 3.0), celu=nn.CELU(0.5), log_sigmoid=nn.LogSigmoid(),
 )  # fmt: skip
 WAVES = Each(sin=Call(torch.sin), cos=Call(torch.cos), exp=Call(torch.exp), exp2=Call(torch.exp2))
 POSITIVE = Each(

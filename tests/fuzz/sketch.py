@@ -156,6 +156,7 @@ def acceptable(result: Any) -> bool:
         return False
     if not 1 <= result.numel() <= MOST_ELEMENTS:
         return False
+    result = result.detach()
     if result.dtype.is_floating_point:
         return bool(torch.isfinite(result).all()) and float(result.abs().max()) <= LARGEST_REAL
     return result.dtype == torch.bool or int(result.double().abs().max()) <= LARGEST_WHOLE

@@ -130,6 +130,7 @@ def test_random_cases_in_the_model(case: tuple[ArgReduce, Array, Array]) -> None
     assert np.array_equal(model(spec, data), want)
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")  # long reports
 @given(st.lists(cases(), min_size=20, max_size=20))
 @settings(max_examples=2, phases=[Phase.generate])
 def test_random_cases_in_hardware(drawn: list[tuple[ArgReduce, Array, Array]]) -> None:

@@ -1,4 +1,6 @@
-"""Nonlinear functions: over every 16-bit input within the stated error, monotone, exact at the ends; RTL equals it."""
+"""Nonlinear functions: over every 16-bit input within the stated error, monotone, exact at the ends; RTL
+equals it.
+"""
 
 from __future__ import annotations
 

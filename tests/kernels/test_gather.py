@@ -283,6 +283,7 @@ def test_random_relayouts_in_the_model(case: tuple[Gather, Array, Array]) -> Non
     assert np.array_equal(model(spec, data), want.ravel())
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")  # long reports
 @given(st.lists(relayouts(), min_size=20, max_size=20))
 @settings(max_examples=2, phases=[Phase.generate])
 def test_random_relayouts_in_hardware(cases: list[tuple[Gather, Array, Array]]) -> None:

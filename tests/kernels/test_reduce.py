@@ -319,6 +319,7 @@ def test_random_reductions_in_the_model(case: tuple[Reduce, Array, Array]) -> No
     assert np.array_equal(model(spec, data), saturated(want, F16).ravel())
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")  # long reports
 @given(st.lists(reductions(), min_size=20, max_size=20))
 @settings(max_examples=2, phases=[Phase.generate])
 def test_random_reductions_in_hardware(cases: list[tuple[Reduce, Array, Array]]) -> None:

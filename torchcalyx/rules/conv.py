@@ -24,7 +24,7 @@ from torchcalyx.kernels.stage import reading_mode
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.drain import Drain, fused_head
 from torchcalyx.rules.matmul import dot_columns
-from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.builder import Located, SelectionBuilder, copy_kernel
 from torchcalyx.select.placing import rows_of_last_axis
 from torchcalyx.select.tree import Tree, tree_of
 from torchcalyx.select.view import GraphView
@@ -43,12 +43,12 @@ def windows(node: Node, access: Access, kernel: tuple[int, ...], fill: int) -> A
     return padded
 
 
-def channels_last(builder: SelectionBuilder, value: Located, why: str, step: int = 1) -> Located:
+def channels_last(builder: SelectionBuilder, value: Located, why: str, step: int | None = None) -> Located:
     """The value (N, C, *spatial) as words of neighbouring channels, copied when it does not lie so.
 
-    step: channels that one group reads; its first channel must start a word.
+    step: channels that one group reads (None: all); its first channel must start a word.
     """
-    rank = len(value.shape)
+    rank, step = len(value.shape), step or value.shape[1]
     order = (0, *range(2, rank), 1)
     operand = Operand(value.fmt, builder.buffers[value.buffer].layout, value.access.permute(order))
     if reading_mode(operand, rank - 1) == "vector" and (step == value.shape[1] or step % builder.lanes == 0):
@@ -317,7 +317,36 @@ def _build_pool(builder: SelectionBuilder, head: Node, tree: Tree, root: Node) -
     return Located(buffer, out.access.permute((0, rank - 1, *range(1, rank - 1))), fmt)
 
 
+# ---- upsampling ----------------------------------------------------------------------------------------------------------
+
+
+def _upsample(view: GraphView, node: Node) -> Match | Reject:
+    if node.op != "upsample":
+        return Reject(f"{node.op} does not repeat elements")
+    return Match((node.name,), node.args, lambda builder: _build_upsample(builder, node))
+
+
+def _build_upsample(builder: SelectionBuilder, node: Node) -> Located:
+    """A copy in which each position is read once for every position it becomes."""
+    value = channels_last(builder, builder.value(node.args[0]), "upsampling copies words of neighbouring channels")
+    scales, rank = node.ints("scales"), len(node.shape)
+    shape = (node.shape[0], *node.shape[2:], node.shape[1])
+    layout = rows_of_last_axis(shape, builder.lanes)
+    out = whole(shape, layout)
+    split = (shape[0], *(n for s, k in zip(value.shape[2:], scales, strict=True) for n in (s, k)), shape[-1])
+    target = out.reshape(split)
+    source = value.access.permute((0, *range(2, rank), 1))
+    repeated = source.reshape((shape[0], *(n for s in value.shape[2:] for n in (s, 1)), shape[-1]))
+    assert target is not None and repeated is not None, "splitting an axis is always affine"
+    fmt = builder.view.formats[node.name]
+    buffer = builder.buffer(node.name, fmt, layout)
+    operand = Operand(value.fmt, builder.buffers[value.buffer].layout, repeated.expand(split))
+    builder.call(copy_kernel(operand, Operand(fmt, layout, target)), [value.buffer], [buffer])
+    return Located(buffer, out.permute((0, rank - 1, *range(1, rank - 1))), fmt)
+
+
 RULES = (
+    Rule("upsampling", _upsample),
     Rule("convolution with epilogue", _conv_fused),
     Rule("convolution", _conv_alone),
     Rule("pooling with epilogue", _pool_fused),

@@ -20,7 +20,7 @@ from torchcalyx.kernels.systolic import systolic
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.drain import Drain, fused_head
 from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.placing import Placed, lane_fit, ordered, rows_of_last_axis
+from torchcalyx.select.placing import Placed, lane_fit, memory_order, ordered, rows_of_last_axis
 from torchcalyx.select.tree import Tree, tree_of
 from torchcalyx.select.view import GraphView
 
@@ -43,8 +43,28 @@ def _alone(view: GraphView, node: Node) -> Match | Reject:
 
 def _match(view: GraphView, head: Node, tree: Tree, root: Node) -> Match | Reject:
     others = tuple(name for name in tree.leaves if name != head.name)
-    covers = (head.name, *(n.name for n in tree.nodes))
-    return Match(covers, (*head.args, *others), lambda builder: _Product(builder, head, tree, root).build())
+    covers = [head.name, *(n.name for n in tree.nodes)]
+    operands = list(head.args)
+    flat = _flattened(view, head)
+    if flat is not None:  # the product reads the tensor before it was flattened
+        operands[0] = flat.name
+        if view.inside(head.args[0], {head.name}):
+            covers.append(head.args[0])
+    return Match(
+        tuple(covers), (*operands, *others), lambda builder: _Product(builder, head, tree, root, flat).build()
+    )
+
+
+def _flattened(view: GraphView, head: Node) -> Node | None:
+    """The tensor [..., d1, d2, ...] whose trailing axes a view has merged to the K of a linear layer."""
+    x, weight = view.args(head)[:2]
+    if head.op != "linear" or weight.op != "constant" or x.op != "view":
+        return None
+    source = view.args(x)[0]
+    lead = len(x.shape) - 1
+    if len(source.shape) <= lead + 1 or source.shape[:lead] != x.shape[:lead]:
+        return None
+    return source
 
 
 @dataclass(frozen=True)
@@ -58,8 +78,10 @@ class _Candidate:
 class _Product:
     """Builds one product: left (..., m, k) times right (..., k, n), the tree in the drain."""
 
-    def __init__(self, builder: SelectionBuilder, head: Node, tree: Tree, root: Node) -> None:
-        self.builder, self.head, self.tree, self.root = builder, head, tree, root
+    def __init__(
+        self, builder: SelectionBuilder, head: Node, tree: Tree, root: Node, flat: Node | None
+    ) -> None:
+        self.builder, self.head, self.tree, self.root, self.flat = builder, head, tree, root, flat
         self.view = builder.view
         rank = max(2, len(root.shape))
         self.domain = (1,) * (rank - len(root.shape)) + root.shape
@@ -68,7 +90,7 @@ class _Product:
         self.constant_right = right.op == "constant" and len(right.shape) == 2
         self.right_name = right.name
         self.fmt = self.view.formats[root.name]
-        self.left = self._value(left.name, (*self.domain[:-1], self.inner))
+        self.left = self._left(left, (*self.domain[:-1], self.inner))
         self.right_fmt = self.view.formats[right.name]
         self.total = accumulator(self.left.fmt, self.right_fmt, self.inner)
         layout = rows_of_last_axis(self.domain, builder.lanes)
@@ -83,7 +105,19 @@ class _Product:
         assert access is not None
         return Located(buffer, access, self.fmt)
 
+    def _left(self, node: Node, shape: tuple[int, ...]) -> Located:
+        """The left operand (..., m, k); a flattened tensor is seen through an affine access or copied."""
+        if self.flat is None:
+            return self._value(node.name, shape)
+        value = self.builder.value(self.flat.name)
+        access = value.access.reshape(node.shape)
+        if access is None:
+            return Located(value.buffer, value.access, value.fmt)  # read dimension by dimension, see `_dot_flattened`
+        return Located(value.buffer, access.expand(shape), value.fmt)
+
     def _candidates(self) -> list[_Candidate]:
+        if self.flat is not None and self.left.shape == self.flat.shape:
+            return [self._dot_flattened()]
         found = [self._systolic()]
         if self.constant_right and self.head.op == "linear":
             found.append(self._dot())
@@ -129,6 +163,40 @@ class _Product:
     def _dot_left_refusal(self) -> str | None:
         mode = reading_mode(self._ordered(self.left), len(self.left.shape) - 1)
         return None if mode == "vector" else mode
+
+    def _dot_flattened(self) -> _Candidate:
+        """The dot array over the axes of a flattened tensor in the order of memory; the weights are permuted instead."""
+        assert self.flat is not None
+        lead = len(self.root.shape) - 1
+        value, stages = self.left, self.view.options.multiplier_stages
+        trailing = [d for d in memory_order(self.builder, value) if d >= lead]
+        order = (*range(lead), *trailing)
+        if lane_fit(ordered(self.builder, value, value.shape, order)) is not None:
+            layout = rows_of_last_axis(value.shape, self.builder.lanes)
+            why = "the flattened axes do not lie in whole words"
+            value, order = self.builder.relayout(value, layout, value.shape, why), tuple(range(len(value.shape)))
+        access = value.access.permute(order)
+        if lead == 0:
+            access = Access((1, *access.sizes), access.offsets, tuple((0, *s) for s in access.steps), access.limits)
+        left = Operand(value.fmt, self.builder.buffers[value.buffer].layout, access)
+        sizes, turned = value.shape[lead:], tuple(d - lead for d in order[lead:])
+
+        def make() -> tuple[KernelSpec, list[str]]:
+            expr, placed = self._epilogue([value.buffer])
+            columns, features = dot_columns(self.view), self.domain[-1]
+            spec = dot(
+                left, self.right_fmt, features, columns, expr, placed.operands, self.out, stages, len(sizes)
+            )
+
+            def pack(stored: IntArray) -> IntArray:
+                axes = np.asarray(stored).reshape(features, *sizes)
+                return spec.pack(axes.transpose(0, *(1 + d for d in turned)))
+
+            tag = f"flattened {turned} {columns} columns"
+            weights = self.builder.weight(self.right_name, self.right_fmt, spec.right.layout, pack, tag)
+            return spec, [value.buffer, weights, *placed.buffers]
+
+        return _Candidate(0, make)
 
     # ---- the systolic array --------------------------------------------------------------------------------------------
     def _systolic(self) -> _Candidate:
