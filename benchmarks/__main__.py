@@ -27,7 +27,7 @@ def main(*arguments: str) -> int:
         found += rows
     goals, calls = [f for f in found if f.goal is not None], sum(f.calls for f in found)
     missed = [f.what for f in goals if not f.met]
-    print(f"\n{calls} calls of simulated hardware, all equal to the software model and of the predicted length")
+    print(f"\n{calls} calls of simulated hardware, each equal to its model and as long as predicted")
     print(f"{len(goals) - len(missed)} of {len(goals)} goals met")
     for what in missed:
         print(f"  missed: {what}")

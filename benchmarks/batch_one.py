@@ -1,4 +1,6 @@
-"""Linear layers and small networks at batch 1, whole programs in 16 bits. Bound: multiply-accumulates / multipliers.
+"""Linear layers and small networks at batch 1: cycles of the whole program in 16 bits.
+
+Bound: multiply-accumulates / multipliers.
 
     python -m benchmarks.batch_one [--quick]
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -22,14 +25,14 @@ TITLE = "Batch 1, whole program"
 def mlp(*widths: int) -> nn.Sequential:
     """Linear layers from width to width, ReLU between them."""
     torch.manual_seed(0)
-    layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU())]
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
 def figure(what: str, widths: Sequence[int], multipliers: int, goal: float) -> Figure:
     """The figure of one perceptron."""
     found = measure(mlp(*widths), torch.rand(1, widths[0]) - 0.5, multipliers=multipliers)
-    macs = sum(a * b for a, b in zip(widths, widths[1:], strict=False))
+    macs = sum(a * b for a, b in pairwise(widths))
     assert found.report.macs == macs
     name = f"{what} {'-'.join(map(str, widths))}, {multipliers} multipliers"
     return Figure(name, found.cycles, macs / multipliers, goal, calls=found.calls)

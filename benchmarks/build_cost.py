@@ -1,12 +1,12 @@
-"""CPU seconds and memory from a torch module to Calyx and Verilog text, in fresh processes with an empty cache.
+"""CPU seconds and memory from a torch module to Calyx and Verilog text, by fresh processes without a cache.
 
     python -m benchmarks.build_cost
 
 - A 16 x 16 systolic engine (256 multipliers), one product.
 - A perceptron of ten layers of width 512 (2.6 million parameters) on 64 multipliers.
 
-Seconds: user and system time of torchcalyx and of Calyx, without the imports of torch and torchcalyx. Memory: the
-largest resident size of torchcalyx (torch and all imports in it) plus that of Calyx.
+Seconds: user and system time of torchcalyx and of Calyx, without the imports of torch and torchcalyx.
+Memory: the largest resident size of torchcalyx (torch and all imports in it) plus that of Calyx.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cost_of_futil(job: str, file: Path) -> tuple[float, float]:
     else:
         hw = torchcalyx.compile(mlp(*[512] * 11).eval(), torch.rand(1, 512), multipliers=64)
     file.write_text(hw.futil)
-    # Not ru_maxrss: a process inherits that of the one which started it.
+    # Not ru_maxrss: it starts at the size of the process that started this one.
     peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     assert peak is not None
     return time.process_time() - start, int(peak[1]) * 1024 / 1e6
@@ -65,10 +65,11 @@ def cost_of_verilog(file: Path) -> tuple[float, float]:
 
 
 def apart(*arguments: str, cache: str) -> tuple[float, float]:
-    """One of the two functions above in a process of its own: Calyx's in one without torch, which is larger."""
+    """One of the two functions above in a process of its own; Calyx's must be started by one without torch."""
     command = [sys.executable, "-m", "benchmarks.build_cost", *arguments]
     environment = os.environ | {"TORCHCALYX_CACHE": cache}
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     seconds, megabytes = json.loads(done.stdout)
     return seconds, megabytes
 

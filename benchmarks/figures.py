@@ -1,4 +1,4 @@
-"""One figure of a benchmark: its bound, what was reached, the goal. Printed as a table, checked for the exit code.
+"""One figure of a benchmark: its bound, what was reached, the goal; and tables of them.
 
 Each benchmark module has `figures(quick)`, which measures and returns its figures, and runs by itself as
 `python -m benchmarks.NAME`; `python -m benchmarks` runs all.

@@ -1,4 +1,4 @@
-"""Matrix products, both operands given at run time, requantised to 16 bits in the drain: cycles and useful work.
+"""Products of matrices given at run time, requantised to 16 bits in the drain: cycles and useful work.
 
     python -m benchmarks.gemm [--quick]
 
@@ -49,7 +49,8 @@ def one_tile(size: int, stages: int) -> Figure:
     """The figure of one N x N x N product; the goal is for one multiplier stage."""
     found = product(size, size, size, stages)
     goal = 3 * size + 2 if stages == 1 else None
-    what = f"one {size}x{size}x{size} product, {size}x{size} array, {stages} multiplier stage{'s' * (stages > 1)}"
+    plural = "s" if stages > 1 else ""
+    what = f"one {size}x{size}x{size} product, {size}x{size} array, {stages} multiplier stage{plural}"
     return Figure(what, found.cycles, 3 * size - 2, goal, calls=found.calls)
 
 

@@ -3,9 +3,9 @@
     python -m benchmarks.systolic_lang [--quick]
 
 The generator (`frontends/systolic-lang` in the source of the calyx crate, run from there) makes an
-output-stationary array for one single product, of 32-bit fixed point with four multiplier stages, and one memory
-for each row and column. Ours holds words of 16 bits and rounds to them; its figures are for one and for three stages.
-It goes through the same Calyx compiler, harness and simulator as ours, and its result is compared with numpy's.
+output-stationary array for one single product: 32-bit fixed point, four multiplier stages, one memory for each
+row and column. It goes through the same Calyx compiler, harness and simulator as ours, and its result is
+compared with numpy's. Ours multiplies 16-bit words and rounds to such; it is shown with one and three stages.
 
 Bound of a product with inner size K on an M x N array: K + M + N - 2. Goal: fewer cycles than the generator
 needs with its option for fixed sizes, which saves it one. --quick leaves out the 16 x 16 array.
@@ -30,7 +30,7 @@ from torchcalyx.simulate.icarus import build_icarus, icarus_command
 from torchcalyx.simulate.process import Run, run_simulator
 from torchcalyx.simulate.results import read_output
 from torchcalyx.simulate.verilator import build_verilator, verilator_command
-from torchcalyx.toolchain import compile_calyx, crate_sources
+from torchcalyx.toolchain import CALYX_VERSION, compile_calyx, crate_sources
 
 TITLE = "One product, beside Calyx's systolic-lang"
 FRACTION = 16
@@ -45,8 +45,8 @@ def generator() -> Path:
         if script.is_file():
             return script
     raise ToolNotFound(
-        "the source of the calyx crate (frontends/systolic-lang) is not on this machine: cargo unpacks it when "
-        "it builds the compiler; run `torchcalyx setup` where the compiler is not installed yet"
+        "the source of the calyx crate (with frontends/systolic-lang) is not on this machine.\n"
+        f"Fetch it with: cargo install calyx --version {CALYX_VERSION} --locked --force"
     )
 
 
@@ -98,7 +98,7 @@ def figures(quick: bool) -> list[Figure]:
         rival = f"systolic-lang: {theirs}, fixed sizes: {fixed}"
         for stages in (1, 3):
             ours = product(rows, inner, cols, stages)
-            what = f"{rows}x{inner}x{cols}, {stages} multiplier stage{'s' * (stages > 1)} ({rival})"
+            what = f"{rows}x{inner}x{cols}, multiplier stages: {stages} ({rival})"
             found.append(Figure(what, ours.cycles, inner + rows + cols - 2, fixed - 1, calls=ours.calls))
     return found
 

@@ -8,7 +8,9 @@ Prints the table of README.md. Nothing in it is written by hand but the calls be
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -116,23 +118,37 @@ _WRITTEN: Mapping[str, Call] = {
     "div": (lambda x, y: x / (y + 3), (X, Y)),
     "softmax": (lambda x: x.softmax(1), (X,)),
     "layer_norm": (lambda x: F.layer_norm(x, (8,)), (X,)),
+    "rms_norm": (lambda x: F.rms_norm(x, (8,)), (X,)),
+    "group_norm": (lambda x: F.group_norm(x, 2), (IMAGE,)),
+    "embedding": (lambda x: F.embedding(x[:, 0] % 5, W), (N,)),
+    "lstm": (nn.LSTM(8, 4), (X,)),
+    "gru": (nn.GRU(8, 4), (X,)),
     "conv1d": (lambda x: F.conv1d(x[0], torch.ones(3, 2, 3)), (IMAGE[:, :, 0],)),
     "conv2d": (lambda x: F.conv2d(x, torch.ones(3, 2, 3, 3)), (IMAGE,)),
+    "conv_transpose2d": (lambda x: F.conv_transpose2d(x, torch.ones(2, 3, 3, 3)), (IMAGE,)),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=2.0), (IMAGE,)),
     "max_pool2d": (lambda x: F.max_pool2d(x, 2), (IMAGE,)),
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), (IMAGE,)),
     "scaled_dot_product_attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (A3,)),
     "sort": (lambda x: x.sort(1), (X,)),
 }
 
-CALLS: Mapping[str, Call] = {
-    **_WRITTEN,
-    **{
-        name: (getattr(torch, name, None) or getattr(F, name), (X + 2,))
-        for name in OPS
-        if name not in _WRITTEN and (hasattr(torch, name) or hasattr(F, name))
-    },
-}
-"""A call of each operation on its own: those above, then what else the normal form has with one operand."""
+
+def _functions() -> dict[str, Call]:
+    """What else the normal form has as a function of one operand."""
+    found: dict[str, Call] = {}
+    for name in OPS:
+        function = getattr(torch, name, None) or getattr(F, name, None)
+        if name not in _WRITTEN and function is not None:
+            with warnings.catch_warnings(), suppress(TypeError, ValueError, RuntimeError):
+                warnings.simplefilter("ignore")
+                function(X + 2)  # fails when it needs more than one operand
+                found[name] = (function, (X + 2,))
+    return found
+
+
+CALLS: Mapping[str, Call] = {**_WRITTEN, **_functions()}
+"""A call of each operation on its own."""
 
 ADDRESS = "none: only addresses change"
 REFUSED = "not yet: refused with an error"

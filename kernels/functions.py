@@ -140,7 +140,7 @@ def _prove(definition: Definition, chosen: Plan, x: Value, out: NumberFormat) ->
     expr = _expr(chosen, x, out)
     exhaustive = x.high - x.low < EXHAUSTIVE_INPUTS
     inputs = np.arange(x.low, x.high + 1, dtype=np.int64) if exhaustive else _sample(x)
-    got = expr.emulate([inputs])[0].astype(np.float64)
+    got = np.broadcast_to(expr.emulate([inputs])[0], inputs.shape).astype(np.float64)
     exact = definition.exact(inputs.astype(np.float64) * 2.0**-x.frac) * 2.0**out.frac
     error = np.abs(got - np.clip(exact, float(out.min), float(out.max)))
     direction = _direction(definition)

@@ -88,7 +88,7 @@ def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int) -> Itera
     unit, scale = 2.0**-x.frac, 2.0**out.frac
 
     def rest(u: Real) -> Real:
-        return curve.rest(u * unit) * scale
+        return np.minimum(curve.rest(u * unit) * scale, 16.0 * (out.max + 1))  # far beyond the output's range
 
     mirrored = curve.symmetry != "none"
     low, high = (0, max(abs(x.low), abs(x.high))) if mirrored else (x.low, x.high)

@@ -18,6 +18,10 @@ from .functions_real import Curve, Definition, Exponential, Logarithm, Power, Re
 from .numerics import NumberFormat
 
 
+TURNS = 0xA2F9836E4E441529FC2757D1F534DDC0 >> 2
+"""1 / (2 * pi) in 128 fraction bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScaledPlan:
     """mantissa function * 2**shift for x = mantissa * 2**e: powers.
@@ -61,11 +65,11 @@ def power_plans(power: Power, x: Value, out: NumberFormat, degree: int) -> Itera
     smallest = 1.0 if rising else 0.5
     full = math.ceil(math.log2((out.max + 1) / smallest)) - out.frac
     none = -4 - out.frac
-    most = min(max(shifts), full - 1)
+    most = max(min(max(shifts), full - 1), 3 - out.frac)
     least = none if rising and x.low <= 0 else max(min(shifts), none)
     least = min(least, full)
     amounts = [min(max(k, least), full) - least for k in shifts]
-    amounts.append(0 if rising else full - least)  # x = 0
+    amounts.append(0 if rising else full + 1 - least)  # x = 0
     parity = (*((e % 2) * span for e in exponents), 0) if parts == 2 else ()
     scale = 2.0 ** (most + out.frac)
     target = Target(
@@ -179,7 +183,7 @@ def wave_plans(wave: Wave, x: Value, out: NumberFormat, degree: int) -> Iterator
     turn = 2.0 * math.pi
     target = Target(lambda v: wave.exact((v + 0.5) / span * turn) * scale, 0, span - 1)
     bits = places + max(max(abs(x.low), abs(x.high)).bit_length() - x.frac, 0) + 3
-    rate = (round(math.ldexp(1.0 / turn, bits)), bits)
+    rate = (TURNS >> (128 - bits), bits)
     for piecewise in candidates(target, degree, out.frac):
         yield WavePlan(piecewise, rate, places)
 

@@ -42,10 +42,10 @@ __all__ = ["GatherSource", "Splice", "relayout", "splice"]
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """sources: accesses over parts of the output's domain. out: written access, last dimension over the lanes.
+    """sources: accesses over parts of the domain. out: written access, its last dimension over the lanes.
 
-    Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is not
-    contiguous, a source is padded or two sources share a memory.
+    Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is
+    not contiguous, a source is padded or two sources share a memory.
     """
 
     sources: tuple[GatherSource, ...]
@@ -227,7 +227,7 @@ class Splice:
 
 
 def row_position(source: GatherSource) -> tuple[int, list[int]]:
-    """Element position of the domain's origin and steps of its dimensions, as if the rows went on to both sides."""
+    """Element position of the domain's origin and steps, as if the rows went on to both sides."""
     base, steps = positions(source.operand)
     outwards = [*steps[:-1], 1]  # the step of a last dimension of size 1 says nothing
     return base - sum(s * k for s, k in zip(source.begin, outwards, strict=True)), outwards

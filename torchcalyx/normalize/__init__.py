@@ -18,15 +18,18 @@ from torchcalyx.errors import CaptureError
 from torchcalyx.graph import Graph
 from torchcalyx.normalform import verify
 from torchcalyx.normalize import (
-    batchnorm,
     contraction,
+    convolution,
     division,
     elementwise,
     functions,
     indexing,
     layout,
     movement,
+    norms,
+    pooling,
     reduction,
+    resample,
 )
 from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known
@@ -48,7 +51,10 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **layout.LOWERINGS,
     **movement.LOWERINGS,
     **indexing.LOWERINGS,
-    **batchnorm.LOWERINGS,
+    **convolution.LOWERINGS,
+    **pooling.LOWERINGS,
+    **resample.LOWERINGS,
+    **norms.LOWERINGS,
 }
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (expand_products, simplify_views, drop_dead, fold_into_linear, drop_dead)

@@ -26,7 +26,7 @@ class Reject:
 
 
 Outs: TypeAlias = "tuple[TensorType | None, ...]"
-Result: TypeAlias = "Value | tuple[Value | None, ...] | Reject"
+Result: TypeAlias = "Value | tuple[Value | Reject | None, ...] | Reject"  # a Reject in a tuple: only that result has none
 
 
 @dataclass

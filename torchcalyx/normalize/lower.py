@@ -68,7 +68,8 @@ class Lowerer:
     ) -> Any:
         """The value of one node, or the reasons why it has none."""
         if target is operator.getitem:
-            return args[0][args[1]]
+            part = args[0][args[1]]
+            return _NoWay((part.reason,)) if isinstance(part, Reject) else part
         if not isinstance(target, torch._ops.OpOverload):
             return _NoWay((f"{op_name(target)} is no tensor operation",))
         if _is_known((args, kwargs)):
@@ -110,7 +111,8 @@ class Lowerer:
             )
         results = result if isinstance(result, tuple) else (result,)
         for value, expected in zip(results, outs, strict=True):
-            if value is not None and expected is not None and type_of(value) != expected:
+            typed = isinstance(value, (Ref, Known)) and expected is not None
+            if typed and type_of(value) != expected:
                 return Reject(f"the rule gives {type_of(value)}, torch {expected}")
         return result
 

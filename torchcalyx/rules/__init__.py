@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from torchcalyx.match import Rule
-from torchcalyx.rules import conv, elementwise, matmul, movement, reduce, scan, view
+from torchcalyx.rules import conv, elementwise, matmul, movement, pooling, reduce, scan, view
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
     *matmul.RULES,
     *conv.RULES,
+    *pooling.RULES,
     *reduce.RULES,
     *elementwise.RULES,
     *movement.RULES,

@@ -101,11 +101,16 @@ class Drain:
         node, fmt = view.nodes[name], view.formats[name]
         if node.op != "constant" or fmt.kind != "fixed":
             return self.builder.value(name)
-        values = np.abs(np.asarray(view.graph.constants[name], dtype=np.float64))
-        largest = int(np.ceil(np.ldexp(values.max() if values.size else 0.0, total.frac)))
-        widest = min(64, 2 * right.width)
-        bits = max(2, bits_for_range(-largest, largest))
-        exact = fixed(min(bits, widest), total.frac - max(0, bits - widest))
+        exact = bias_format(view, name, total, right)
         layout = row_major(node.shape, self.builder.lanes)
         buffer = self.builder.weight(name, exact, layout, lambda stored: stored)
         return Located(buffer, whole(node.shape, layout), exact)
+
+
+def bias_format(view: GraphView, name: str, total: Value, right: NumberFormat) -> NumberFormat:
+    """Format of a constant bias: the fraction of the sums, as wide as its values need, at most twice the weights' width."""
+    values = np.abs(np.asarray(view.graph.constants[name], dtype=np.float64))
+    largest = int(np.ceil(np.ldexp(values.max() if values.size else 0.0, total.frac)))
+    widest = min(64, 2 * right.width)
+    bits = max(2, bits_for_range(-largest, largest))
+    return fixed(min(bits, widest), total.frac - max(0, bits - widest))

@@ -14,7 +14,7 @@ from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.dot import dot
 from torchcalyx.kernels.expr import Expr
 from torchcalyx.kernels.feed import feed_refusal
-from torchcalyx.kernels.numerics import product
+from torchcalyx.kernels.numerics import IntArray, product
 from torchcalyx.kernels.stage import reading_mode
 from torchcalyx.kernels.systolic import systolic
 from torchcalyx.match import Match, Reject, Rule
@@ -177,7 +177,7 @@ class _Product:
             value, order = self.builder.relayout(value, layout, value.shape, why), tuple(range(len(value.shape)))
         access = value.access.permute(order)
         if lead == 0:
-            access = Access((1, *access.sizes), access.offsets, tuple((0, *s) for s in access.steps), access.limits)
+            access = access.over((1, *access.sizes), tuple((0, *s) for s in access.steps))
         left = Operand(value.fmt, self.builder.buffers[value.buffer].layout, access)
         sizes, turned = value.shape[lead:], tuple(d - lead for d in order[lead:])
 

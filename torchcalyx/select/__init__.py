@@ -109,7 +109,9 @@ def _bind_input(builder: SelectionBuilder, node: Node) -> InputBinding:
     fmt = builder.view.formats[node.name]
     order = builder.view.wanted.get(node.name, ())
     shape = tuple(node.shape[d] for d in order) if order else node.shape
-    layout = rows_of_last_axis(shape, builder.lanes) if order else row_major(shape, builder.lanes)
+    # One channel has no neighbours: its positions share words.
+    rows = bool(order) and shape[-1] > 1
+    layout = rows_of_last_axis(shape, builder.lanes) if rows else row_major(shape, builder.lanes)
     buffer = builder.buffer(node.name, fmt, layout, "input")
     access = whole(shape, layout)
     builder.located[node.name] = Located(buffer, unpermuted(access, order) if order else access, fmt)

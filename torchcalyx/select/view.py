@@ -12,7 +12,6 @@ from torchcalyx.kernels.numerics import NumberFormat
 from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
 
-
 CHANNELS_LAST = ("conv", "max_pool", "sum_pool", "upsample")
 """Operations that read their first operand [N, C, *spatial] with the channels over the lanes."""
 

@@ -1,0 +1,273 @@
+"""Convolution with few input channels: the window slides through registers and feeds the dot array full words.
+
+Equation: out[..., o, n] = epilogue(sum_k left[..., o, k] * weight[n, k], extras[..., o, n]) as for `Dot`, where the
+dimensions of k are taps and, last, channels. An output shares most of its window with its neighbour along o, so the
+window stays in registers, moves on by the stride and takes only the new words, which are read while the dot array
+works on the window before. Its K elements are cut into ceil(K / lanes) words whatever the number of channels.
+Padding and dilation are part of the left access. A word of memory may hold the channels of one pixel, or pixels that
+are neighbours along the sliding dimension (then channels are lines of their own).
+
+| port | memory | |
+|---|---|---|
+| left | activations | read |
+| right | weights, packed by `pack` | read |
+| x0, x1, ... | operands of the epilogue: bias (step 0 along o), residual | read |
+| y | result, n over the lanes | write |
+
+Cycles: R * O * P + (R - 1) * stall + words of the first window + 3 + mul_stages + tree_stages(lanes) +
+latency(epilogue), for R rows of O outputs. P is the larger of ceil(N / columns) * ceil(K / lanes) and the words that
+one output needs anew; the stall is 0 unless a row is too short or too busy to read the start of the next one.
+Numbers: sums are exact, narrowed by the epilogue alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .access import Layout, Operand, whole
+from .contract import Cost, Emulated, KernelParameterError, Port
+from .contraction import accumulator, adders, epilogue_refusal, evaluate, exact_matmul
+from .engine_dot import dot_latency
+from .engine_spec import DotShape, EngineSpec
+from .expr import Expr, Value
+from .hw import Component, Program, digest
+from .lane import latency
+from .numerics import IntArray, NumberFormat, ceil_div, product
+from .stage import Stage, word_loops
+from .window_control import LAG, build_controller
+from .window_plan import Window, window_of
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDot:
+    """One convolution on the dot array.
+
+    left: access over (rows..., o, taps..., channel), `contracted` dimensions from the first tap on; o slides over the
+    last tap dimension. weight_fmt: format of the weights. features: N. columns: sums formed at once, a divisor of the
+    lanes. epilogue: input 0 is the sum (range `accumulator`), the others the memories `extras`, each with an access
+    over (rows..., o, n), as `out` has. Raises KernelParameterError with the reason of `refusal`.
+    """
+
+    left: Operand
+    weight_fmt: NumberFormat
+    features: int
+    columns: int
+    epilogue: Expr
+    extras: tuple[Operand, ...]
+    out: Operand
+    mul_stages: int = 1
+    contracted: int = 2
+
+    def __post_init__(self) -> None:
+        problem = self.refusal(
+            self.left,
+            self.weight_fmt,
+            self.features,
+            self.columns,
+            self.epilogue,
+            self.extras,
+            self.out,
+            self.contracted,
+        )
+        if problem:
+            sizes = f"{self.left.access.sizes} -> {self.out.access.sizes}"
+            raise KernelParameterError(f"window kernel {sizes}: {problem}")
+
+    @staticmethod
+    def accumulator(left: NumberFormat, weight: NumberFormat, depth: int) -> Value:
+        """Range of input 0 of the epilogue for sums over `depth` products."""
+        return accumulator(left, weight, depth)
+
+    @staticmethod
+    def refusal(
+        left: Operand,
+        weight_fmt: NumberFormat,
+        features: int,
+        columns: int,
+        epilogue: Expr,
+        extras: tuple[Operand, ...],
+        out: Operand,
+        contracted: int = 2,
+    ) -> str | None:
+        """Why no window kernel fits (None: it does)."""
+        sizes = left.access.sizes
+        if contracted < 2 or len(sizes) < 1 + contracted:
+            return f"the left operand needs dimensions (..., o, taps, c), not {sizes} with {contracted} of k"
+        if out.access.sizes != (*sizes[:-contracted], features):
+            return f"{sizes} times {features} features does not give {out.access.sizes}"
+        lanes = left.layout.lanes
+        if out.layout.lanes != lanes:
+            return f"left operand and output have {lanes} and {out.layout.lanes} lanes"
+        if columns < 1 or lanes % columns:
+            return f"{columns} columns do not divide the {lanes} lanes of a word"
+        window = window_of(left, contracted)
+        if isinstance(window, str):
+            return f"left operand: {window}"
+        total = accumulator(left.fmt, weight_fmt, product(sizes[-contracted:]))
+        return epilogue_refusal(total, epilogue, extras, out)
+
+    # ---- sizes
+    @property
+    def family(self) -> str:
+        """Name of the generator."""
+        return "window_dot"
+
+    @property
+    def window(self) -> Window:
+        """The registers and the words that fill them."""
+        found = window_of(self.left, self.contracted)
+        assert isinstance(found, Window)
+        return found
+
+    @property
+    def inner_sizes(self) -> tuple[int, ...]:
+        """Sizes of the dimensions of k: taps, channels."""
+        return self.left.access.sizes[-self.contracted :]
+
+    @property
+    def inner(self) -> int:
+        """K: products of one sum."""
+        return product(self.inner_sizes)
+
+    @property
+    def depth(self) -> int:
+        """Products of a column in one cycle: the lanes."""
+        return self.left.layout.lanes
+
+    @property
+    def tiles(self) -> int:
+        """Column groups of an output."""
+        return ceil_div(self.features, self.columns)
+
+    @property
+    def words(self) -> int:
+        """Words of the window, as the dot array takes it."""
+        return ceil_div(self.inner, self.depth)
+
+    @property
+    def beats(self) -> int:
+        """Cycles of the dot array for one output."""
+        return self.tiles * self.words
+
+    @property
+    def period(self) -> int:
+        """Cycles from one output to the next."""
+        return self.window.period(self.beats)
+
+    @property
+    def stall(self) -> int:
+        """Cycles between two rows in which nothing is computed."""
+        return self.window.stall(self.beats)
+
+    @property
+    def fill(self) -> int:
+        """Cycles before the first output: its window is read."""
+        return self.window.loads + self.window.first_loads
+
+    @property
+    def trips(self) -> int:
+        """Cycles until the last step of the dot array."""
+        rows = product(self.window.rows)
+        return self.fill + rows * self.window.outputs * self.period + (rows - 1) * self.stall
+
+    @property
+    def total(self) -> Value:
+        """Range of the sums."""
+        return accumulator(self.left.fmt, self.weight_fmt, self.inner)
+
+    @property
+    def shape(self) -> DotShape:
+        """The dot array this kernel needs."""
+        return DotShape(self.depth, self.columns, self.total.width)
+
+    @property
+    def sum_delay(self) -> int:
+        """Cycles from a step to its sum in the accumulator."""
+        return LAG + dot_latency(self.shape, self.mul_stages)
+
+    @property
+    def flush(self) -> int:
+        """Cycles after the last step: its word runs through the pipeline."""
+        return self.sum_delay + latency(self.epilogue)
+
+    @property
+    def stage(self) -> Stage:
+        """The writing end: one step per output word."""
+        sizes = self.out.access.sizes
+        dim = len(sizes) - 1
+        return Stage(self.epilogue, (None, *self.extras), self.out, dim, word_loops(sizes, dim, self.depth))
+
+    # ---- contract
+    @property
+    def right(self) -> Operand:
+        """The weight memory: one word per (n tile, word of the window)."""
+        lanes = self.columns * self.depth
+        layout = Layout(self.beats, lanes, lanes)
+        return Operand(self.weight_fmt, layout, whole((layout.rows, layout.cols), layout))
+
+    def pack(self, weight: IntArray) -> IntArray:
+        """The weight memory's (rows, cols) array from weights [N, taps..., C]; ragged edges are zero.
+
+        The order along k is the registers': last tap dimension, other taps, channel.
+        """
+        natural = np.asarray(weight).reshape(self.features, *self.inner_sizes)
+        ordered = np.moveaxis(natural, -2, 1).reshape(self.features, self.inner)
+        padded = np.zeros((self.tiles * self.columns, self.words * self.depth), dtype=np.int64)
+        padded[: self.features, : self.inner] = ordered
+        blocks = padded.reshape(self.tiles, self.columns, self.words, self.depth).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(blocks).reshape(self.beats, self.columns * self.depth)
+
+    def unpack(self, packed: IntArray) -> IntArray:
+        """Weights [N, K], K in the order (taps..., C), from the memory's array: the inverse of `pack`."""
+        blocks = np.asarray(packed).reshape(self.tiles, self.words, self.columns, self.depth)
+        padded = blocks.transpose(0, 2, 1, 3).reshape(self.tiles * self.columns, -1)
+        *outer, taps, channels = self.inner_sizes
+        ordered = padded[: self.features, : self.inner].reshape(self.features, taps, *outer, channels)
+        return np.moveaxis(ordered, 1, -2).reshape(self.features, self.inner)
+
+    def ports(self) -> tuple[Port, ...]:
+        """left, right, x0, x1, ..., y."""
+        extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
+        first = (Port("left", self.left, "read"), Port("right", self.right, "read"))
+        return (*first, *extras, Port("y", self.out, "write"))
+
+    def engine(self) -> EngineSpec:
+        """The dot array and operand widths."""
+        widths = self.left.fmt.signed_width, self.weight_fmt.signed_width
+        return EngineSpec(*widths, self.mul_stages, dot=self.shape)
+
+    def cycles(self) -> int:
+        """Exact latency of one call."""
+        return self.trips + self.flush
+
+    def useful_operations(self) -> int:
+        """Multiply-accumulates."""
+        return product(self.out.access.sizes) * self.inner
+
+    def cost(self) -> Cost:
+        """Multipliers in use; adders of trees and epilogue; window, accumulators and collected tiles."""
+        units = self.columns * self.depth
+        drain = self.depth * (self.total.width + latency(self.epilogue) * self.out.fmt.width)
+        window = (self.window.register_elements + self.depth) * self.left.fmt.width
+        return Cost(units, units + adders(self.epilogue) * self.depth, drain + window)
+
+    def emulate(self, *arrays: IntArray) -> Emulated:
+        """Bit-exact; `arrays` as `ports` lists them, the weights packed."""
+        left, packed, *extras = arrays
+        rows = self.left.access.read(left).reshape(-1, self.inner)
+        sums = exact_matmul(rows, self.unpack(packed).T).reshape(self.out.access.sizes)
+        written, saturated = evaluate(self.epilogue, sums, self.extras, extras, self.out)
+        return Emulated((written,), saturated)
+
+    def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
+        """Static component with `ref` memories left, right, x0, ..., y and `ref` engine."""
+        name = f"window_dot_{digest((self, tuple(sorted(words.items())), engine))}"
+        found = prog.find(name)
+        if found is not None:
+            return found
+        c = prog.component(name, latency=self.cycles())
+        build_controller(c, self, words, engine)
+        return c

@@ -1,0 +1,106 @@
+"""`python -m tests.fuzz COUNT [--seed S] [--out DIR]`: run random graphs, save every failing one as a runnable file."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import hypothesis
+from hypothesis import HealthCheck, Phase
+
+from tests.fuzz.graphs import graphs
+from tests.fuzz.minimise import minimise
+from tests.fuzz.program import Program, load
+from tests.fuzz.runner import Failure, InvalidProgram, Verdict, judge
+
+
+def run(program: Program) -> Verdict:
+    """The verdict on a program."""
+    loaded = load(program.source)
+    return judge(loaded.make_model, loaded.make_vectors, loaded.options)
+
+
+def fails_like(kind: str, program: Program) -> bool:
+    """Whether a (perhaps invalid) program fails in that way."""
+    try:
+        verdict = run(program)
+    except Exception:  # the text is no valid program
+        return False
+    return verdict.failure is not None and verdict.failure.kind == kind
+
+
+def save(folder: Path, number: int, program: Program, failure: Failure) -> Path:
+    """Write a program with what is wrong about it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"\W+", "-", failure.kind.lower()).strip("-")[:60]
+    text = str(failure).replace("\\", "\\\\").replace('"""', "'''")
+    path = folder / f"{number:04d}-{name}.py"
+    path.write_text(f'"""{text}\n"""\n\n{program.source}')
+    return path
+
+
+def fuzz(count: int, seed: int, folder: Path, seconds: float) -> int:
+    """Run `count` graphs; the number of distinct failures. Only the first of a kind is made small and saved small."""
+    kinds: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    start = time.monotonic()
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count, phases=[Phase.generate], database=None, deadline=None, derandomize=False,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @hypothesis.given(graphs())
+    def each(program: Program) -> None:
+        totals["graphs"] += 1
+        try:
+            verdict = run(program)
+        except InvalidProgram as error:
+            totals["invalid"] += 1
+            print(f"graph {totals['graphs']}: torch does not run it: {error}", flush=True)
+            return
+        totals["vectors"] += verdict.vectors
+        totals["refused"] += bool(verdict.refused)
+        if verdict.failure is None:
+            return
+        kind = verdict.failure.kind
+        kinds[kind] += 1
+        if kinds[kind] == 1:
+            small = minimise(program, lambda p: fails_like(kind, p), seconds)
+            failure = run(small).failure or verdict.failure
+            path = save(folder, totals["graphs"], small, failure)
+        else:
+            path = save(folder, totals["graphs"], program, verdict.failure)
+        print(f"graph {totals['graphs']}: {kind}: {path}", flush=True)
+
+    each()
+    spent = time.monotonic() - start
+    print(
+        f"{totals['graphs']} graphs in {spent:.0f} s, {totals['vectors']} simulated vectors, {sum(kinds.values())} failures "
+        f"of {len(kinds)} kinds, {totals['refused']} refused for good reason, {totals['invalid']} invalid"
+    )
+    return len(kinds)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=100, help="random graphs to run")
+    parser.add_argument("--seed", type=int, default=None, help="seed (default: a new one)")
+    parser.add_argument("--out", type=Path, default=Path("fuzz-failures"), help="folder of failing graphs")
+    parser.add_argument("--minimise", type=float, default=60.0, help="seconds to make a failing graph small")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(2**32) if given.seed is None else given.seed
+    warnings.simplefilter("ignore")
+    print(f"{given.count} graphs, seed {seed} (again: python -m tests.fuzz {given.count} --seed {seed})", flush=True)
+    sys.exit(fuzz(given.count, seed, given.out, given.minimise) > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Lowerings of norms: known statistics become one factor and one offset for each channel (computed in float64), others are
+composed: the mean first, then the mean of the squared differences, which cannot cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchcalyx.normalize.args import Args, Lowering, Reject, Result
+from torchcalyx.normalize.builder import Builder, Known, Value, torch_dtype
+from torchcalyx.normalize.reduction import reduced
+
+aten = torch.ops.aten
+
+
+def _optional(a: Args, name: str) -> Value | None:
+    return None if a[name] is None else a.tensor(name)
+
+
+def _per_channel(b: Builder, value: Value, rank: int) -> Value:
+    """value[C] as [C, 1, ...] so that it broadcasts over [N, C, ...] of a rank."""
+    return b.view(value, (value.shape[0], *[1] * (rank - 2)))
+
+
+def standardised(b: Builder, x: Value, dims: Sequence[int], eps: float) -> Value:
+    """(x - mean) / sqrt(variance + eps) over dims, the variance that of all values (not the estimate for a sample)."""
+    centred = b.emit("sub", x, reduced(b, "mean", x, dims, True))
+    variance = reduced(b, "mean", b.emit("mul", centred, centred), dims, True)
+    return b.emit("mul", centred, b.emit("rsqrt", b.emit("add", variance, b.known(eps, x.dtype))))
+
+
+def _scaled_and_shifted(b: Builder, x: Value, weight: Value | None, bias: Value | None) -> Value:
+    if weight is not None:
+        x = b.emit("mul", x, weight)
+    return x if bias is None else b.emit("add", x, bias)
+
+
+# ---- statistics known at compile time, or those of the batch -------------------------------------------------------------
+
+
+def _channel_norm(
+    b: Builder, x: Value, statistics: tuple[Value, Value], weight: Value | None, bias: Value | None, eps: float
+) -> Value | Reject:
+    """Norm of each channel by given mean and variance."""
+    given = (*statistics, weight, bias)
+    known = [v for v in given if isinstance(v, Known)]
+    if len(known) < sum(v is not None for v in given):
+        return Reject("no kernel yet for batch norm whose statistics or parameters are computed")
+    origins = tuple(dict.fromkeys(o for v in known for o in v.origins))
+    mean, variance, scale, shift = (v.tensor.double() if isinstance(v, Known) else None for v in given)
+    assert mean is not None and variance is not None
+    factor = (variance + eps).rsqrt() if scale is None else scale * (variance + eps).rsqrt()
+    offset = -mean * factor if shift is None else shift - mean * factor
+    rank, dtype = len(x.shape), torch_dtype(x.dtype)
+    factors, offsets = (_per_channel(b, Known(v.to(dtype), origins), rank) for v in (factor, offset))
+    return b.emit("add", b.emit("mul", x, factors), offsets)
+
+
+def _batch_norm(b: Builder, a: Args) -> Result:
+    a.ignore("momentum", "cudnn_enabled")  # the first is only for updates of the running statistics
+    training = a.get("training", False)
+    x, weight, bias = a.tensor("input"), _optional(a, "weight"), _optional(a, "bias")
+    mean, variance = (_optional(a, n) if n in a else None for n in ("running_mean", "running_var"))
+    more: tuple[None, ...] = (None,) * (len(a.outs) - 1)
+    if mean is not None and variance is not None:
+        if training:
+            return Reject("batch norm in training mode updates its statistics; call .eval() on the model")
+        result = _channel_norm(b, x, (mean, variance), weight, bias, a["eps"])
+        return result if isinstance(result, Reject) else ((result, *more) if more else result)
+    dims = [d for d in range(len(x.shape)) if d != 1]
+    y = standardised(b, x, dims, a["eps"])
+    parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
+    y = _scaled_and_shifted(b, y, *parameters)
+    return (y, *more) if more else y
+
+
+def _instance_norm(b: Builder, a: Args) -> Result:
+    a.ignore("momentum", "cudnn_enabled")
+    x, weight, bias = a.tensor("input"), _optional(a, "weight"), _optional(a, "bias")
+    if not a["use_input_stats"]:
+        mean, variance = a.tensor("running_mean"), a.tensor("running_var")
+        return _channel_norm(b, x, (mean, variance), weight, bias, a["eps"])
+    a.ignore("running_mean", "running_var")
+    y = standardised(b, x, range(2, len(x.shape)), a["eps"])
+    parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
+    return _scaled_and_shifted(b, y, *parameters)
+
+
+# ---- statistics of each sample -------------------------------------------------------------------------------------------
+
+
+def _grouped(b: Builder, x: Value, groups: int, eps: float) -> Value:
+    batch, channels, *spatial = x.shape
+    if groups in (1, channels):
+        dims = range(1 if groups == 1 else 2, len(x.shape))
+        if dims:
+            return standardised(b, x, dims, eps)
+    apart = b.view(x, (batch, groups, channels // groups, *spatial))
+    return b.view(standardised(b, apart, range(2, len(apart.shape)), eps), x.shape)
+
+
+def _group_norm(b: Builder, a: Args) -> Result:
+    a.ignore("cudnn_enabled")
+    x, weight, bias = a.tensor("input"), _optional(a, "weight"), _optional(a, "bias")
+    y = _grouped(b, x, a["num_groups"], a["eps"])
+    parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
+    return _scaled_and_shifted(b, y, *parameters)
+
+
+def _native_group_norm(b: Builder, a: Args) -> Result:
+    a.ignore("N", "C", "HxW")  # the shape of the input holds them
+    x, weight, bias = a.tensor("input"), _optional(a, "weight"), _optional(a, "bias")
+    y = _grouped(b, x, a["group"], a["eps"])
+    parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
+    return _scaled_and_shifted(b, y, *parameters), None, None
+
+
+def _trailing(a: Args) -> range:
+    rank = len(a.tensor("input").shape)
+    return range(rank - len(a["normalized_shape"]), rank)
+
+
+def _layer_norm(b: Builder, a: Args) -> Result:
+    a.ignore("cudnn_enable")
+    y = standardised(b, a.tensor("input"), _trailing(a), a["eps"])
+    y = _scaled_and_shifted(b, y, _optional(a, "weight"), _optional(a, "bias"))
+    return (y, *(None for _ in a.outs[1:])) if len(a.outs) > 1 else y
+
+
+def _rms_norm(b: Builder, a: Args) -> Result:
+    x, eps = a.tensor("input"), a["eps"]
+    eps = torch.finfo(torch_dtype(x.dtype)).eps if eps is None else eps
+    power = reduced(b, "mean", b.emit("mul", x, x), _trailing(a), True)
+    y = b.emit("mul", x, b.emit("rsqrt", b.emit("add", power, b.known(eps, x.dtype))))
+    y = _scaled_and_shifted(b, y, _optional(a, "weight"), None)
+    return (y, *(None for _ in a.outs[1:])) if len(a.outs) > 1 else y
+
+
+LOWERINGS: Mapping[Any, Lowering] = {
+    **{
+        target: _batch_norm
+        for target in (
+            aten.batch_norm.default,
+            aten.native_batch_norm.default,
+            aten._native_batch_norm_legit.default,
+            aten._native_batch_norm_legit.no_stats,
+            aten._native_batch_norm_legit_no_training.default,
+            aten._batch_norm_no_update.default,
+        )
+    },
+    aten.instance_norm.default: _instance_norm,
+    aten.group_norm.default: _group_norm,
+    aten.native_group_norm.default: _native_group_norm,
+    aten.layer_norm.default: _layer_norm,
+    aten.native_layer_norm.default: _layer_norm,
+    aten.rms_norm.default: _rms_norm,
+    aten._fused_rms_norm.default: _rms_norm,
+}
