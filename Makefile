@@ -11,7 +11,7 @@ READY := $(VENV)/.torchcalyx-ready
 PYTEST_ARGS ?= -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-fast test-slow doctor clean
+.PHONY: help setup demo test lint test-fast test-slow bench doctor clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -33,6 +33,9 @@ test-fast: $(READY) ## the tests that take seconds
 
 test-slow: $(READY) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+bench: $(READY) ## the benchmarks with a goal, as tables
+	$(BIN)/python -m benchmarks
 
 doctor: $(READY) ## the tools, their versions and places
 	$(BIN)/torchcalyx doctor

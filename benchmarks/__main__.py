@@ -2,7 +2,7 @@
 
     python -m benchmarks [--quick]
 
-Exit code 1 when one is missed. --quick takes the smaller sizes of each.
+Exit code 1 when one is missed, or not run for lack of a tool. --quick takes the smaller sizes of each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 
 from benchmarks import batch_one, build_cost, digits, gemm, systolic_lang, vectors
-from benchmarks.figures import show
+from benchmarks.figures import Figure, show
+from torchcalyx.errors import ToolNotFound
 
 MODULES = (gemm, systolic_lang, batch_one, vectors, digits, build_cost)
 
@@ -20,9 +21,15 @@ def main(*arguments: str) -> int:
     if set(arguments) - {"--quick"}:
         print(f"unknown argument {' '.join(arguments)}; the only one is --quick", file=sys.stderr)
         return 2
-    found = []
+    found: list[Figure] = []
+    absent: list[str] = []
     for module in MODULES:
-        rows = module.figures("--quick" in arguments)
+        try:
+            rows = module.figures("--quick" in arguments)
+        except ToolNotFound as error:
+            print(f"\n{module.TITLE}: not run\n\n{error}", flush=True)
+            absent.append(module.TITLE)
+            continue
         show(module.TITLE, rows)
         found += rows
     goals, calls = [f for f in found if f.goal is not None], sum(f.calls for f in found)
@@ -31,7 +38,9 @@ def main(*arguments: str) -> int:
     print(f"{len(goals) - len(missed)} of {len(goals)} goals met")
     for what in missed:
         print(f"  missed: {what}")
-    return int(bool(missed))
+    for title in absent:
+        print(f"  not run: {title}")
+    return int(bool(missed or absent))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def cost_of_verilog(file: Path) -> tuple[float, float]:
 
 
 def apart(*arguments: str, cache: str) -> tuple[float, float]:
-    """One of the two functions above in a process of its own; Calyx's must be started by one without torch."""
+    """One of the two functions above in a process of its own; Calyx's is started by one without torch."""
     command = [sys.executable, "-m", "benchmarks.build_cost", *arguments]
     environment = os.environ | {"TORCHCALYX_CACHE": cache}
     root = Path(__file__).parent.parent

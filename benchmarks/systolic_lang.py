@@ -3,8 +3,8 @@
     python -m benchmarks.systolic_lang [--quick]
 
 The generator (`frontends/systolic-lang` in the source of the calyx crate, run from there) makes an
-output-stationary array for one single product: 32-bit fixed point, four multiplier stages, one memory for each
-row and column. It goes through the same Calyx compiler, harness and simulator as ours, and its result is
+output-stationary array for one single product: 32-bit fixed point, four multiplier stages, one memory for
+each row and column. It goes through the same Calyx compiler, harness and simulator as ours, and its result is
 compared with numpy's. Ours multiplies 16-bit words and rounds to such; it is shown with one and three stages.
 
 Bound of a product with inner size K on an M x N array: K + M + N - 2. Goal: fewer cycles than the generator

@@ -1,9 +1,9 @@
 """Where a tensor's elements lie in word-packed memory, and how a kernel's loops reach them.
 
-A buffer is one memory whose word holds L elements (lanes). `Layout` sees it as rows of columns: a row is padded to whole
-words and its columns run over the lanes. Padding lanes hold any defined value: who reads them masks them. `Access` maps
-the indices of a loop nest affinely to (row, column), so views (permute, slice, flip, select, expand and most reshapes)
-cost nothing: they change the map, not the memory.
+A buffer is one memory whose word holds L elements (lanes). `Layout` sees it as rows of columns: a row is
+padded to whole words and its columns run over the lanes. Padding lanes hold any defined value: who reads
+them masks them. `Access` maps the indices of a loop nest affinely to (row, column), so views (permute,
+slice, flip, select, expand and most reshapes) cost nothing: they change the map, not the memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .numerics import IntArray, NumberFormat, ceil_div, product
 class Layout:
     """A buffer of `rows` x `cols` elements, `lanes` elements a word, each row padded to whole words.
 
-    A buffer whose rows fill their words is the same memory as one long row; `dense` layouts are written so (rows = 1).
+    A buffer whose rows fill their words is the same memory as one long row; `dense` layouts are written so
+    (rows = 1).
     """
 
     rows: int
@@ -30,7 +31,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         if min(self.rows, self.cols, self.lanes) < 1:
-            raise ValueError(f"layout {self.rows}x{self.cols} with {self.lanes} lanes: sizes must be at least 1")
+            raise ValueError(
+                f"layout {self.rows}x{self.cols} with {self.lanes} lanes: sizes must be at least 1"
+            )
 
     @property
     def row_words(self) -> int:
@@ -55,7 +58,9 @@ class Layout:
 
 
 def row_major(shape: Sequence[int], lanes: int) -> Layout:
-    """The natural layout of a tensor: its last axis longer than 1 over the lanes, one long row when rows fill words."""
+    """The natural layout of a tensor: its last axis longer than 1 over the lanes, one long row when rows
+    fill words.
+    """
     sizes = [s for s in shape if s != 1] or [1]
     if sizes[-1] % lanes == 0:
         return Layout(1, product(sizes), lanes)
@@ -66,9 +71,10 @@ def row_major(shape: Sequence[int], lanes: int) -> Layout:
 class Access:
     """Affine map from loop indices to an element of a buffer, possibly with constant padding around it.
 
-    sizes: trip counts of the loop dimensions. offsets[a] + sum(index[d] * steps[a][d]) is the row (a = 0) and the column (a = 1).
-    Further axes are guards: where coordinate 2 + i leaves 0 .. limits[i] - 1 no memory is read and the element is `fill`, a stored
-    integer of the buffer's format (so padding is a view, too).
+    sizes: trip counts of the loop dimensions. offsets[a] + sum(index[d] * steps[a][d]) is the row (a = 0)
+    and the column (a = 1). Further axes are guards: where coordinate 2 + i leaves 0 .. limits[i] - 1 no
+    memory is read and the element is `fill`, a stored integer of the buffer's format (so padding is a view,
+    too).
     """
 
     sizes: tuple[int, ...]
@@ -112,7 +118,9 @@ class Access:
         return row[inside], column[inside]
 
     def write(self, array: IntArray, values: IntArray) -> None:
-        """Store `values` of shape `sizes` into a (rows, cols) array; an access with guards cannot be written."""
+        """Store `values` of shape `sizes` into a (rows, cols) array; an access with guards cannot be
+        written.
+        """
         if self.limits:
             raise ValueError("an access with padding is not written")
         array[self.indices()] = values
@@ -148,7 +156,8 @@ class Access:
         return self.over((*self.sizes, 1), tuple((*steps, 0) for steps in self.steps))
 
     def pad(self, before: Sequence[int], after: Sequence[int], fill: int) -> Access | None:
-        """`before` and `after` more elements of value `fill` on each dimension; None when it has padding of another value.
+        """`before` and `after` more elements of value `fill` on each dimension; None when it has padding of
+        another value.
 
         Dimensions with padding get a guard: their index, shifted, must lie within the present size.
         """
@@ -170,7 +179,8 @@ class Access:
         )
 
     def window(self, dim: int, size: int, stride: int = 1, dilation: int = 1) -> Access:
-        """Dimension `dim` becomes (positions of a sliding window) in place, and its taps a new last dimension.
+        """Dimension `dim` becomes (positions of a sliding window) in place, and its taps a new last
+        dimension.
 
         Index dim runs over `stride` times the position plus `dilation` times the tap.
         """
@@ -230,7 +240,9 @@ class Access:
 
 
 def whole(shape: Sequence[int], layout: Layout) -> Access:
-    """Loop over a tensor of `shape` kept row-major in `layout`; ValueError when rows cut across the tensor's axes."""
+    """Loop over a tensor of `shape` kept row-major in `layout`; ValueError when rows cut across the
+    tensor's axes.
+    """
     flat = Access((layout.rows, layout.cols), (0, 0), ((1, 0), (0, 1))).reshape(tuple(shape))
     if flat is None:
         raise ValueError(f"tensor {tuple(shape)} has no affine map onto {layout}")

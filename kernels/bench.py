@@ -1,4 +1,6 @@
-"""A complete program around one kernel: what the unit tests simulate and what a user of the library starts from."""
+"""A complete program around one kernel: what the unit tests simulate and what a user of the library starts
+from.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from .engine import engine_component
 
 @dataclass(frozen=True)
 class Bench:
-    """Program text whose `main` invokes the kernel once; its @external memories carry the ports' names prefixed "m_"."""
+    """Program text whose `main` invokes the kernel once; its @external memories carry the ports' names
+    prefixed "m_".
+    """
 
     futil: str
     ports: tuple[Port, ...]
@@ -19,7 +23,9 @@ class Bench:
 
 
 def bench(spec: KernelSpec, calls: int = 1) -> Bench:
-    """`main` with one memory per port, sized as the layout says, calling the kernel `calls` times in sequence."""
+    """`main` with one memory per port, sized as the layout says, calling the kernel `calls` times in
+    sequence.
+    """
     prog = hw.Program()
     need = spec.engine()
     words = {p.name: p.operand.layout.words for p in spec.ports()}

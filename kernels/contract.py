@@ -1,7 +1,8 @@
 """What every kernel agrees on: parameters, memory ports, exact cycles, software model, generator, cost.
 
-A kernel spec is a frozen dataclass whose fields are its parameters, so equal specs are one component. Specs know nothing of
-torch nor of the program around them: memories and the shared multiplier engine come by reference.
+A kernel spec is a frozen dataclass whose fields are its parameters, so equal specs are one component. Specs
+know nothing of torch nor of the program around them: memories and the shared multiplier engine come by
+reference.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Port:
 class Cost:
     """Hardware of one instance, without the memories and the shared engine.
 
-    multipliers: multipliers of the shared engine kept busy. adders, register_bits, table_bits: counted from the parameters.
+    multipliers: multipliers of the shared engine kept busy. adders, register_bits, table_bits: counted from
+    the parameters.
     """
 
     multipliers: int = 0
@@ -43,7 +45,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Emulated:
-    """Results of a software model: one (rows, cols) integer array per written port, and how many values saturated."""
+    """Results of a software model: one (rows, cols) integer array per written port, and how many values
+    saturated.
+    """
 
     outputs: tuple[IntArray, ...]
     saturated: int
@@ -53,12 +57,13 @@ class Emulated:
 class KernelSpec(Protocol):
     """One kernel with its parameters.
 
-    `family` names the generator. `ports` lists memories, reads first, in the order of `emulate`'s arguments. `engine` says
-    what the kernel asks of the shared multiplier engine (None: nothing). `cycles` is the exact latency in clock cycles of
-    one call. `useful_operations` counts multiply-accumulates or elements, for utilisation. `build` makes the
-    static component (once for equal arguments): `words` gives the depth of each port's memory, at least the layout's, and
-    `engine` the engine of the program, which has at least what `engine()` asked for. Its `ref` cells are the ports' names
-    and, when an engine is used, "engine".
+    `family` names the generator. `ports` lists memories, reads first, in the order of `emulate`'s
+    arguments. `engine` says what the kernel asks of the shared multiplier engine (None: nothing). `cycles`
+    is the exact latency in clock cycles of one call. `useful_operations` counts multiply-accumulates or
+    elements, for utilisation. `build` makes the static component (once for equal arguments): `words` gives
+    the depth of each port's memory, at least the layout's, and `engine` the engine of the program, which
+    has at least what `engine()` asked for. Its `ref` cells are the ports' names and, when an engine is
+    used, "engine".
     """
 
     @property

@@ -1,10 +1,10 @@
 """Elementwise kernels: a chain of operations over any number of operands as one pipeline, one word a cycle.
 
-Equation: out[i] = expr(operand_0[i], operand_1[i], ...) over a domain of loop indices i, each operand through its own
-access (so views and broadcasts cost nothing).
-Cycles: words of the domain + lead + latency(expr) + ... exactly `steps + depth`, where depth counts one cycle to read and the
-pipeline registers of the expression; the write takes the last cycle.
-Numbers: exact inside the expression, narrowed where the expression says so.
+Equation: out[i] = expr(operand_0[i], operand_1[i], ...) over a domain of loop indices i, each operand
+through its own access (so views and broadcasts cost nothing). Cycles: words of the domain + lead +
+latency(expr) + ... exactly `steps + depth`, where depth counts one cycle to read and the pipeline registers
+of the expression; the write takes the last cycle. Numbers: exact inside the expression, narrowed where the
+expression says so.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .stage import Stage, coalesce, reading_mode, word_loops, writing_refusal
 class Elementwise:
     """operands: one per expression input. out: written access. The last domain dimension runs over the lanes.
 
-    Use `elementwise(...)`, which brings equal computations to equal parameters. Raises KernelParameterError when an
-    operand cannot be read, or the output not written, a word at a time.
+    Use `elementwise(...)`, which brings equal computations to equal parameters. Raises KernelParameterError
+    when an operand cannot be read, or the output not written, a word at a time.
     """
 
     expr: Expr

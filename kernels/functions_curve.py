@@ -86,9 +86,10 @@ class AbovePlan:
 def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int) -> Iterator[Plan]:
     """Tables over the part of the input range where the rest is not constant."""
     unit, scale = 2.0**-x.frac, 2.0**out.frac
+    beyond = math.inf if curve.right is not None else 16.0 * (out.max + 1)  # far beyond the output's range
 
     def rest(u: Real) -> Real:
-        return np.minimum(curve.rest(u * unit) * scale, 16.0 * (out.max + 1))  # far beyond the output's range
+        return np.minimum(curve.rest(u * unit) * scale, beyond)
 
     mirrored = curve.symmetry != "none"
     low, high = (0, max(abs(x.low), abs(x.high))) if mirrored else (x.low, x.high)

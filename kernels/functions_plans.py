@@ -17,7 +17,6 @@ from .functions_fit import Piecewise, Target, candidates
 from .functions_real import Curve, Definition, Exponential, Logarithm, Power, Real, Wave
 from .numerics import NumberFormat
 
-
 TURNS = 0xA2F9836E4E441529FC2757D1F534DDC0 >> 2
 """1 / (2 * pi) in 128 fraction bits."""
 

@@ -1,9 +1,10 @@
 """A small register-transfer layer over calyx-py: the only module that imports the builder.
 
-Kernels are static components whose datapath is wired continuously: `Component` makes one cell for each operation of
-`wiring.Wiring`, named by a counter, so names never collide. The control of a kernel is two repeated one-cycle groups, `issue` (a
-loop step each cycle) and `flush` (the pipeline empties); see `Component.run`. A signal that must be 0 outside its group goes
-through `gate`, because a guard on a `@data` port is dropped by the compiler when it is the only driver.
+Kernels are static components whose datapath is wired continuously: `Component` makes one cell for each
+operation of `wiring.Wiring`, named by a counter, so names never collide. The control of a kernel is two
+repeated one-cycle groups, `issue` (a loop step each cycle) and `flush` (the pipeline empties); see
+`Component.run`. A signal that must be 0 outside its group goes through `gate`, because a guard on a `@data`
+port is dropped by the compiler when it is the only driver.
 """
 
 from __future__ import annotations
@@ -30,7 +31,17 @@ if not hasattr(cb.ComponentBuilder, "seq_mem_d1"):
         "`python -m torchcalyx setup` installs the right one"
     )
 
-__all__ = ["Component", "Instance", "Memory", "Program", "Register", "Signal", "digest", "parallel", "sequence"]
+__all__ = [
+    "Component",
+    "Instance",
+    "Memory",
+    "Program",
+    "Register",
+    "Signal",
+    "digest",
+    "parallel",
+    "sequence",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,8 @@ class Component(Wiring):
         self._finished = False
         self.refs: dict[str, Memory | Component] = {}
 
-    # ---- ports -----------------------------------------------------------------------------------------------------
+    # ---- ports
+    # -----------------------------------------------------------------------------------------------------
     def input(self, name: str, width: int) -> Signal:
         """Declare an input port."""
         self._builder.input(name, width)
@@ -144,7 +156,8 @@ class Component(Wiring):
         """Bits of a declared port."""
         return self.inputs[name] if name in self.inputs else self.outputs[name]
 
-    # ---- cells -----------------------------------------------------------------------------------------------------
+    # ---- cells
+    # -----------------------------------------------------------------------------------------------------
     def cell(self, kind: str, params: Sequence[int], **inputs: Signal) -> str:
         """Instantiate a primitive with its input ports wired continuously; returns the cell's name."""
         self.program.use(kind)
@@ -163,7 +176,8 @@ class Component(Wiring):
         """Drive a port continuously."""
         self._ast.wires.append(ast.Connect(_Text(target), _Text(value.text)))
 
-    # ---- memories and sub-components -------------------------------------------------------------------------------
+    # ---- memories and sub-components
+    # -------------------------------------------------------------------------------
     def memory_ref(self, name: str, width: int, words: int) -> Memory:
         """A memory passed by reference (`ref` cell)."""
         memory = Memory(name, width, words)
@@ -215,14 +229,17 @@ class Component(Wiring):
             self.refs[cell] = child
         return Instance(self, cell, child, driven)
 
-    # ---- control ---------------------------------------------------------------------------------------------------
+    # ---- control
+    # ---------------------------------------------------------------------------------------------------
     def run(self, trips: int, flush: int) -> Signal:
         """Static control of a kernel: `trips` issuing cycles, then `flush` cycles for the pipeline to empty.
 
         Returns a signal that is 1 exactly in the issuing cycles. The component's latency is trips + flush.
         """
         if self.latency != trips + flush:
-            raise ValueError(f"{self.name} is declared static<{self.latency}> but runs {trips} + {flush} cycles")
+            raise ValueError(
+                f"{self.name} is declared static<{self.latency}> but runs {trips} + {flush} cycles"
+            )
         issue = self.gate_group("issue")
         body = cb.static_repeat(trips, ast.Enable("issue"))
         if flush:
@@ -240,7 +257,9 @@ class Component(Wiring):
         return Signal(f"{cell}.out", 1)
 
     def invoke(self, cell: str, refs: Mapping[str, str]) -> ast.StaticInvoke:
-        """A static invoke of an instance with each of its `ref` cells bound; ValueError when one is missing or extra."""
+        """A static invoke of an instance with each of its `ref` cells bound; ValueError when one is missing
+        or extra.
+        """
         child, _ = self._instances[cell]
         if set(refs) != set(child.refs):
             raise ValueError(f"{child.name} takes {sorted(child.refs)} by reference, got {sorted(refs)}")
@@ -255,7 +274,9 @@ class Component(Wiring):
         self._builder.control = statement
 
     def finish(self) -> None:
-        """Close the component: every input of every instance is driven exactly once; `done` for control-less ones."""
+        """Close the component: every input of every instance is driven exactly once; `done` for
+        control-less ones.
+        """
         if self._finished:
             return
         self._finished = True

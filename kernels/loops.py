@@ -1,7 +1,7 @@
 """Loop nests in hardware: wrap counters and address pointers with constant strides, add only.
 
-A nest steps once in each cycle in which its `step` signal is 1 and returns to its start after the last step, so a
-kernel can be called again without a reset.
+A nest steps once in each cycle in which its `step` signal is 1 and returns to its start after the last
+step, so a kernel can be called again without a reset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class Loop:
 
 
 class Nest:
-    """Counters of a loop nest, outermost first. `carry(d)` is 1 in a step in which loops d and inner all wrap."""
+    """Counters of a loop nest, outermost first. `carry(d)` is 1 in a step in which loops d and inner all
+    wrap.
+    """
 
     def __init__(self, c: Component, sizes: Sequence[int], step: Signal) -> None:
         self.component = c
@@ -75,7 +77,9 @@ class Nest:
         return c.slice(c.add(place.q, c.const(base, bits), bits), 0, bits) if base else place.q
 
     def digit_pointer(self, steps: Sequence[int], base: int, lanes: int, bits: int) -> tuple[Signal, Signal]:
-        """(word, lane) of element base + sum(index * step) for the current step: two digits, carry by comparison."""
+        """(word, lane) of element base + sum(index * step) for the current step: two digits, carry by
+        comparison.
+        """
         c = self.component
         if lanes == 1:
             return self.pointer(steps, base, bits), c.const(0, 1)

@@ -1,8 +1,8 @@
 """Number formats and the exact integer arithmetic that hardware and software model share.
 
-An element is an integer `q` of `width` bits; its value is `q * 2**-frac` (`frac` may be negative or exceed the width).
-Every narrowing is round half to even, then saturation. Arrays are int64; where a bound passes 63 bits the functions
-switch to arrays of Python integers (dtype object), so nothing wraps silently.
+An element is an integer `q` of `width` bits; its value is `q * 2**-frac` (`frac` may be negative or exceed
+the width). Every narrowing is round half to even, then saturation. Arrays are int64; where a bound passes
+63 bits the functions switch to arrays of Python integers (dtype object), so nothing wraps silently.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ WIDEST_ELEMENT = 64
 class NumberFormat:
     """How a tensor's elements are stored: `width` bits, value = integer * 2**-frac.
 
-    kind "fixed" scales by 2**-frac, kind "int" has frac 0 (integer and bool tensors, exact). Raises ValueError for a
-    width outside 1..64.
+    kind "fixed" scales by 2**-frac, kind "int" has frac 0 (integer and bool tensors, exact). Raises
+    ValueError for a width outside 1..64.
     """
 
     kind: Literal["fixed", "int"]
@@ -38,7 +38,9 @@ class NumberFormat:
         if self.kind not in ("fixed", "int"):
             raise ValueError(f"number kind {self.kind!r} is not one of 'fixed', 'int'")
         if not 1 <= self.signed_width <= WIDEST_ELEMENT:
-            raise ValueError(f"a number format has 1 to {WIDEST_ELEMENT} bits (unsigned: 63), not {self.width}")
+            raise ValueError(
+                f"a number format has 1 to {WIDEST_ELEMENT} bits (unsigned: 63), not {self.width}"
+            )
         if self.kind == "int" and self.frac:
             raise ValueError("an integer format has no fraction bits")
         if self.signed and self.width == 1 and self.kind == "fixed":

@@ -1,7 +1,7 @@
 """Inline Verilog primitives of our own: they stand at the head of a program that uses them.
 
-Mixed-width two's complement arithmetic, round half to even, saturation, pipeline registers without enable, constant tables. The
-bodies contain no braces, which the Calyx parser does not accept.
+Mixed-width two's complement arithmetic, round half to even, saturation, pipeline registers without enable,
+constant tables. The bodies contain no braces, which the Calyx parser does not accept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ PRIMITIVES: Mapping[str, str] = {
     "tc_resize": "comb primitive tc_resize[IW, OW](@data in: IW) -> (out: OW) { assign out = $signed(in); }",
     "tc_shl": "comb primitive tc_shl[IW, SHIFT, OW](@data in: IW) -> (out: OW) {\n"
     "  wire signed [OW-1:0] wide = $signed(in);\n  assign out = wide <<< SHIFT;\n}",
-    # Round half to even: floor((x + 2**(SHIFT-1) - 1 + bit SHIFT of x) / 2**SHIFT), one bit wider so it cannot wrap.
+    # Round half to even: floor((x + 2**(SHIFT-1) - 1 + bit SHIFT of x) / 2**SHIFT), one bit wider so it
+    # cannot wrap.
     "tc_round": "comb primitive tc_round[IW, SHIFT, OW](@data in: IW) -> (out: OW) {\n"
     "  wire signed [IW:0] wide = $signed(in);\n"
     "  wire signed [IW:0] one = 1;\n"
@@ -71,7 +72,8 @@ def table_text(name: str, words: Sequence[int], first: int, width: int) -> str:
     """A lookup table as a primitive; braces are not allowed in its body."""
     bits, mask = bits_for_range(first, first + len(words) - 1), (1 << width) - 1
     cases = "\n".join(
-        f"    {bits}'d{(first + i) & ((1 << bits) - 1)}: word = {width}'d{word & mask};" for i, word in enumerate(words)
+        f"    {bits}'d{(first + i) & ((1 << bits) - 1)}: word = {width}'d{word & mask};"
+        for i, word in enumerate(words)
     )
     return (
         f"comb primitive {name}[IW, OW](@data in: IW) -> (out: OW) {{\n  logic [{width - 1}:0] word;\n"

@@ -1,7 +1,8 @@
-"""Reshape copy, one element a cycle: two loop nests of different shape over the same elements, both row-major.
+"""Reshape copy, one element a cycle: two loop nests of different shape over the same elements, both
+row-major.
 
-Equation: the i-th element of `out` (in row-major order of its access) = narrow(i-th element of `source`). It serves the reshapes that
-no affine access expresses (rows padded to whole words are cut elsewhere).
+Equation: the i-th element of `out` (in row-major order of its access) = narrow(i-th element of `source`).
+It serves the reshapes that no affine access expresses (rows padded to whole words are cut elsewhere).
 Cycles: elements + 1 + latency of the narrowing.
 """
 
@@ -101,7 +102,11 @@ class Reorder:
         lane = c.instance(lane_component(prog, self.expr)).drive(i0=c.resize(raw, self.expr.inputs[0].width))
         word, full = assemble(c, lane.get("y"), c.delay(step, self.depth), sizes[-1], lanes)
         stage = Stage(
-            narrowing(self.out.fmt, self.out.fmt), (None,), self.out, len(sizes) - 1, word_loops(sizes, len(sizes) - 1, lanes)
+            narrowing(self.out.fmt, self.out.fmt),
+            (None,),
+            self.out,
+            len(sizes) - 1,
+            word_loops(sizes, len(sizes) - 1, lanes),
         )
         stage.build(c, full, {0: word}, {}, y)
         return c

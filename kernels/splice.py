@@ -22,7 +22,7 @@ from .access import Operand
 from .contract import Cost, Emulated, KernelParameterError, Port
 from .engine_spec import EngineSpec
 from .expr import narrowing
-from .gather import Gather, covered, gather
+from .gather import covered
 from .hw import Component, Memory, Program, Signal, digest
 from .lane import lane_component, latency
 from .loops import Nest
@@ -37,7 +37,7 @@ from .regions import (
 )
 from .stage import Stage, element_lanes, positions, word_loops
 
-__all__ = ["GatherSource", "Splice", "relayout", "splice"]
+__all__ = ["GatherSource", "Splice", "splice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,20 +277,3 @@ def splice(sources: Sequence[GatherSource], out: Operand, fill: int = 0) -> Spli
         for s in numbered
     )
     return Splice(merged, merged_out, 0 if covers_all(numbered, sizes) else fill)
-
-
-def relayout(
-    sources: Sequence[GatherSource], out: Operand, fill: int = 0, sizes: tuple[int, ...] | None = None
-) -> Gather | Splice:
-    """The faster of `splice` and `gather`; KernelParameterError when neither fits."""
-    slow = gather(sources, out, fill, sizes)
-    if (
-        len({s.port for s in slow.sources}) != len(slow.sources)
-        or (sizes or out.access.sizes) != out.access.sizes
-    ):
-        return slow
-    try:
-        fast = splice(sources, out, fill)
-    except KernelParameterError:
-        return slow
-    return fast if fast.cycles() < slow.cycles() else slow

@@ -1,9 +1,10 @@
-"""The writing end of every kernel: operands read word by word, one expression per lane, one word written a cycle.
+"""The writing end of every kernel: operands read word by word, one expression per lane, one word written a
+cycle.
 
-A stream of words arrives in the order of a loop nest. For each step the stage reads the memory operands (vector: the same
-lanes as the output; splat: one element for all lanes), evaluates the expression in every lane and writes the output word.
-Timing, with the step in cycle t: memory operands appear in t + lead (lead = 1 when there are any), streams must be given in
-t + lead, the word is written in t + lead + latency(expr).
+A stream of words arrives in the order of a loop nest. For each step the stage reads the memory operands
+(vector: the same lanes as the output; splat: one element for all lanes), evaluates the expression in every
+lane and writes the output word. Timing, with the step in cycle t: memory operands appear in t + lead (lead
+= 1 when there are any), streams must be given in t + lead, the word is written in t + lead + latency(expr).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def positions(operand: Operand) -> tuple[int, tuple[int, ...]]:
 def reading_mode(operand: Operand, lane_dim: int) -> str:
     """How a stage can read the operand when `lane_dim` runs over the lanes.
 
-    "vector" (aligned words), "splat" (one element a word), or the reason why neither works, beginning with "no: ".
+    "vector" (aligned words), "splat" (one element a word), or the reason why neither works, beginning with
+    "no: ".
     """
     lanes = operand.layout.lanes
     row_step, column_step, *guard_steps = operand.access.column(lane_dim)
@@ -44,7 +46,9 @@ def reading_mode(operand: Operand, lane_dim: int) -> str:
             return "vector"
         return "splat"
     if row_step or column_step != 1:
-        return f"no: neighbours of loop dimension {lane_dim} lie {column_step} columns and {row_step} rows apart"
+        return (
+            f"no: neighbours of loop dimension {lane_dim} lie {column_step} columns and {row_step} rows apart"
+        )
     base, steps = positions(operand)
     if base % lanes or any(s % lanes for d, s in enumerate(steps) if d != lane_dim):
         return f"no: rows of loop dimension {lane_dim} do not start at whole words of {lanes} lanes"
@@ -65,7 +69,8 @@ def _pads_whole_words(operand: Operand, lane_dim: int) -> bool:
 def writing_refusal(operand: Operand, lane_dim: int) -> str | None:
     """Why a stage cannot write the operand word by word (None: it can).
 
-    The last word of a row may be written whole only when what lies behind the row is padding or a later row's own words.
+    The last word of a row may be written whole only when what lies behind the row is padding or a later
+    row's own words.
     """
     size, lanes = operand.access.sizes[lane_dim], operand.layout.lanes
     if operand.access.limits:
@@ -81,7 +86,9 @@ def writing_refusal(operand: Operand, lane_dim: int) -> str | None:
         step * ((operand.access.sizes[d] if d == lane_dim else 1) - 1)
         for d, step in enumerate(operand.access.steps[1])
     )
-    moves = any(s for d, s in enumerate(operand.access.steps[1]) if d != lane_dim and operand.access.sizes[d] > 1)
+    moves = any(
+        s for d, s in enumerate(operand.access.steps[1]) if d != lane_dim and operand.access.sizes[d] > 1
+    )
     if moves or column_end + 1 != operand.layout.cols:
         return f"rows of {size} elements end inside words of {lanes} lanes that hold other elements"
     return None
@@ -97,8 +104,8 @@ def strides(operand: Operand, loops: Sequence[Loop | None]) -> tuple[int, list[i
 class Stage:
     """Parameters of a writing end.
 
-    operands: one entry per expression input, None for a stream. lane_dim: the domain dimension over the lanes. loops: order in
-    which the words arrive, outermost first.
+    operands: one entry per expression input, None for a stream. lane_dim: the domain dimension over the
+    lanes. loops: order in which the words arrive, outermost first.
     """
 
     expr: Expr
@@ -141,8 +148,8 @@ class Stage:
     ) -> None:
         """Make the hardware. streams: lanes of each stream input. memories: memory of each operand input.
 
-        keep: 0 in a step whose word must not be written. engine: where the multiplications go; pairs are numbered from
-        `first_pair`, see `drive_pairs`.
+        keep: 0 in a step whose word must not be written. engine: where the multiplications go; pairs are
+        numbered from `first_pair`, see `drive_pairs`.
         """
         nest = Nest(c, [loop.size for loop in self.loops], step)
         columns: dict[int, Sequence[Signal]] = dict(streams)
@@ -254,7 +261,9 @@ def word_loops(sizes: Sequence[int], lane_dim: int, lanes: int) -> tuple[Loop, .
 
 
 def coalesce(accesses: Sequence[Access]) -> tuple[Access, ...]:
-    """Accesses over one domain with size-1 dimensions dropped and neighbours merged where every access allows it."""
+    """Accesses over one domain with size-1 dimensions dropped and neighbours merged where every access
+    allows it.
+    """
     dims = [d for d, size in enumerate(accesses[0].sizes) if size > 1]
     groups: list[list[int]] = []
     for dim in dims:

@@ -1,11 +1,11 @@
-"""Convolution with few input channels: the window slides through registers and feeds the dot array full words.
+"""Convolution with few input channels: the window slides through registers, the dot array gets full words.
 
-Equation: out[..., o, n] = epilogue(sum_k left[..., o, k] * weight[n, k], extras[..., o, n]) as for `Dot`, where the
-dimensions of k are taps and, last, channels. An output shares most of its window with its neighbour along o, so the
-window stays in registers, moves on by the stride and takes only the new words, which are read while the dot array
-works on the window before. Its K elements are cut into ceil(K / lanes) words whatever the number of channels.
-Padding and dilation are part of the left access. A word of memory may hold the channels of one pixel, or pixels that
-are neighbours along the sliding dimension (then channels are lines of their own).
+Equation: out[..., o, n] = epilogue(sum_k left[..., o, k] * weight[n, k], extras[..., o, n]) as for `Dot`,
+where the dimensions of k are taps and, last, channels. An output shares most of its window with its neighbour
+along o, so the window stays in registers, moves on by the stride and takes only the new words, which are read
+while the dot array works on the window before. Its K elements are cut into ceil(K / lanes) words whatever the
+number of channels. Padding and dilation are part of the left access. A word of memory may hold the channels
+of one pixel, or neighbouring pixels along the sliding dimension (then channels are lines of their own).
 
 | port | memory | |
 |---|---|---|
@@ -15,8 +15,9 @@ are neighbours along the sliding dimension (then channels are lines of their own
 | y | result, n over the lanes | write |
 
 Cycles: R * O * P + (R - 1) * stall + words of the first window + 3 + mul_stages + tree_stages(lanes) +
-latency(epilogue), for R rows of O outputs. P is the larger of ceil(N / columns) * ceil(K / lanes) and the words that
-one output needs anew; the stall is 0 unless a row is too short or too busy to read the start of the next one.
+latency(epilogue), for R rows of O outputs. P is the larger of ceil(N / columns) * ceil(K / lanes) and the
+words that one output needs anew; the stall is 0 unless a row is too short or too busy to read the start of
+the next one.
 Numbers: sums are exact, narrowed by the epilogue alone.
 """
 
@@ -37,18 +38,20 @@ from .hw import Component, Program, digest
 from .lane import latency
 from .numerics import IntArray, NumberFormat, ceil_div, product
 from .stage import Stage, word_loops
+from .window_access import window_of
 from .window_control import LAG, build_controller
-from .window_plan import Window, window_of
+from .window_plan import Window, packed_weights, unpacked_weights
 
 
 @dataclass(frozen=True, slots=True)
 class WindowDot:
     """One convolution on the dot array.
 
-    left: access over (rows..., o, taps..., channel), `contracted` dimensions from the first tap on; o slides over the
-    last tap dimension. weight_fmt: format of the weights. features: N. columns: sums formed at once, a divisor of the
-    lanes. epilogue: input 0 is the sum (range `accumulator`), the others the memories `extras`, each with an access
-    over (rows..., o, n), as `out` has. Raises KernelParameterError with the reason of `refusal`.
+    left: access over (rows..., o, taps..., channel), `contracted` dimensions from the first tap on; o slides
+    over the last tap dimension. weight_fmt: format of the weights. features: N. columns: sums formed at once,
+    a divisor of the lanes. epilogue: input 0 is the sum (range `accumulator`), the others the memories
+    `extras`, each with an access over (rows..., o, n), as `out` has. Raises KernelParameterError with the
+    reason of `refusal`.
     """
 
     left: Operand
@@ -62,16 +65,8 @@ class WindowDot:
     contracted: int = 2
 
     def __post_init__(self) -> None:
-        problem = self.refusal(
-            self.left,
-            self.weight_fmt,
-            self.features,
-            self.columns,
-            self.epilogue,
-            self.extras,
-            self.out,
-            self.contracted,
-        )
+        product_of = self.left, self.weight_fmt, self.features, self.columns
+        problem = self.refusal(*product_of, self.epilogue, self.extras, self.out, self.contracted)
         if problem:
             sizes = f"{self.left.access.sizes} -> {self.out.access.sizes}"
             raise KernelParameterError(f"window kernel {sizes}: {problem}")
@@ -163,15 +158,9 @@ class WindowDot:
         return self.window.stall(self.beats)
 
     @property
-    def fill(self) -> int:
-        """Cycles before the first output: its window is read."""
-        return self.window.loads + self.window.first_loads
-
-    @property
     def trips(self) -> int:
         """Cycles until the last step of the dot array."""
-        rows = product(self.window.rows)
-        return self.fill + rows * self.window.outputs * self.period + (rows - 1) * self.stall
+        return self.window.trips(self.beats)
 
     @property
     def total(self) -> Value:
@@ -209,24 +198,13 @@ class WindowDot:
         return Operand(self.weight_fmt, layout, whole((layout.rows, layout.cols), layout))
 
     def pack(self, weight: IntArray) -> IntArray:
-        """The weight memory's (rows, cols) array from weights [N, taps..., C]; ragged edges are zero.
-
-        The order along k is the registers': last tap dimension, other taps, channel.
-        """
-        natural = np.asarray(weight).reshape(self.features, *self.inner_sizes)
-        ordered = np.moveaxis(natural, -2, 1).reshape(self.features, self.inner)
-        padded = np.zeros((self.tiles * self.columns, self.words * self.depth), dtype=np.int64)
-        padded[: self.features, : self.inner] = ordered
-        blocks = padded.reshape(self.tiles, self.columns, self.words, self.depth).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(blocks).reshape(self.beats, self.columns * self.depth)
+        """The weight memory's (rows, cols) array from weights [N, taps..., C]; ragged edges are zero."""
+        rows = np.asarray(weight).reshape(self.features, self.inner)
+        return packed_weights(rows, self.inner_sizes, self.columns, self.depth)
 
     def unpack(self, packed: IntArray) -> IntArray:
         """Weights [N, K], K in the order (taps..., C), from the memory's array: the inverse of `pack`."""
-        blocks = np.asarray(packed).reshape(self.tiles, self.words, self.columns, self.depth)
-        padded = blocks.transpose(0, 2, 1, 3).reshape(self.tiles * self.columns, -1)
-        *outer, taps, channels = self.inner_sizes
-        ordered = padded[: self.features, : self.inner].reshape(self.features, taps, *outer, channels)
-        return np.moveaxis(ordered, 1, -2).reshape(self.features, self.inner)
+        return unpacked_weights(packed, self.features, self.inner_sizes, self.columns, self.depth)
 
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""

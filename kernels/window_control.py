@@ -1,9 +1,10 @@
 """The controller of the window kernel: when words enter, when the window moves, what the dot array sees.
 
-Two things run beside each other. The dot array's loop: rows, outputs, n tile, word of the window. And the reads, which
-are always one step ahead: while a group of outputs is computed the words of the next group enter, and then, in what
-memory cycles remain, the words that fill the start of the next row. Both wait in shift registers until the window takes
-them. All of it happens at fixed times, so nothing is ever asked whether it is ready: see `Window.stall`.
+Two things run beside each other. The dot array's loop: rows, outputs, n tile, word of the window. And the
+reads, which are always one step ahead: while a group of outputs is computed the words of the next group
+enter, and then, in what memory cycles remain, the words that fill the start of the next row. Both wait in
+shift registers until the window takes them. All of it happens at fixed times, so nothing is ever asked
+whether it is ready: see `Window.stall`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Schedule:
     """The steps of the dot array and the moves of the window, each 1 in its cycle.
 
     beats: loops (n tile, word), stepped with each pair of operands. end: last cycle of an output. take_group,
-    take_row: the window takes the words that wait, within a row or at its start. finish: the last cycle of all.
+    take_row: the window takes the words that wait, within a row or at its start. finish: the last of all.
     """
 
     beats: Nest
@@ -54,7 +55,14 @@ def build_controller(
     assert engine is not None and engine.dot is not None
     schedule = _schedule(c, spec, step)
     following, first = load(
-        c, spec.left, spec.window, step, schedule.take_group, schedule.take_row, schedule.finish, memories["left"]
+        c,
+        spec.left,
+        spec.window,
+        step,
+        schedule.take_group,
+        schedule.take_row,
+        schedule.finish,
+        memories["left"],
     )
     window = _window(c, spec, schedule, following, first)
     _feed(c, spec, schedule.beats, window, memories["right"], unit, engine)
@@ -65,7 +73,7 @@ def build_controller(
 
 
 def _schedule(c: Component, spec: WindowDot, step: Signal) -> Schedule:
-    """First the window of the first row fills, then rows follow each other, with a stall between if need be."""
+    """The first row's window fills, then rows follow each other, with a stall between if need be."""
     window, stall = spec.window, spec.stall
     started = c.register(1)
     waiting, running = c.and_(step, c.not_(started.q)), c.and_(step, started.q)
@@ -89,14 +97,14 @@ def _schedule(c: Component, spec: WindowDot, step: Signal) -> Schedule:
 
 def _wait(c: Component, spec: WindowDot, waiting: Signal, row_end: Signal) -> Signal:
     """1 in the last cycle before a row begins that had to wait for its words."""
-    bits = index_bits(spec.fill)
+    bits = index_bits(spec.window.fill)
     count = c.register(bits)
-    begin = c.and_(waiting, c.equals(count.q, spec.fill - 1))
+    begin = c.and_(waiting, c.equals(count.q, spec.window.fill - 1))
     following = c.mux(begin, c.const(0, bits), c.slice(c.add(count.q, c.const(1, bits), bits), 0, bits))
     if not spec.stall:
         count.set(following, waiting)
         return begin
-    shorter = c.const(spec.fill - spec.stall, bits)
+    shorter = c.const(spec.window.fill - spec.stall, bits)
     count.set(c.mux(row_end, shorter, following), c.or_(waiting, row_end))
     return begin
 

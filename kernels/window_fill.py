@@ -15,7 +15,7 @@ from .window_plan import Stream, Window
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A read in the cycles of `nest.step`. inside: for each unit of the word, whether it lies in memory (None: it does)."""
+    """A read in the cycles of `nest.step`. inside: whether each unit is in memory (None: all are)."""
 
     nest: Nest
     address: Signal
@@ -35,7 +35,7 @@ def load(
 ) -> tuple[Signal, Signal | None]:
     """The words of the next group and of the next row's start, unit by unit along the lines.
 
-    They are complete two cycles after the step in which the window takes them. The group's words are read first.
+    They are complete two cycles after the step in which the window takes them. The group's are read first.
     """
     rows = len(window.rows)
     taken = c.or_(take_group, take_row)
@@ -105,7 +105,7 @@ def _inside(c: Component, nest: Nest, window: Window, stream: Stream) -> list[Si
 def _read(
     c: Component, left: Operand, window: Window, requests: Sequence[_Request], memory: Memory
 ) -> Signal:
-    """The useful lanes of the word in the cycle after its request, the padding's value where there is no element."""
+    """The useful lanes of the word in the cycle after its request, the padding's value in place."""
     address, enable, flags = requests[0].address, requests[0].enable, requests[0].inside
     if len(requests) > 1:
         second = requests[1]
@@ -145,7 +145,8 @@ def _chain(c: Component, word: Signal, step: Signal, count: int) -> Signal:
 
 
 def _by_unit(c: Component, window: Window, words: Signal, count: int) -> Signal:
-    """`count` words of each line, line by line in each, turned to units: the lines side by side in each unit."""
+    """`count` words of each line, line by line in each, turned to units: the lines side by side in each
+    unit."""
     if window.units == 1 or window.line_count == 1:
         return words
     parts = c.split(words, count * window.line_count * window.units)

@@ -37,7 +37,8 @@ class Wiring(ABC):
     def _op(self, kind: str, params: Sequence[int], width: int, **inputs: Signal) -> Signal:
         return Signal(f"{self.cell(kind, params, **inputs)}.out", width)
 
-    # ---- constants and bits ----------------------------------------------------------------------------------------
+    # ---- constants and bits
+    # ----------------------------------------------------------------------------------------
     def const(self, value: int, width: int) -> Signal:
         """Two's complement constant; zero may be of any width, other values need at most 64 bits."""
         if width > 64:
@@ -82,7 +83,8 @@ class Wiring(ABC):
             return value
         return self._op("std_pad", (value.width, width), width, in_=value)
 
-    # ---- logic -----------------------------------------------------------------------------------------------------
+    # ---- logic
+    # -----------------------------------------------------------------------------------------------------
     def and_(self, left: Signal, right: Signal) -> Signal:
         """Bitwise and of equal widths."""
         return self._op("std_and", (left.width,), left.width, left=left, right=right)
@@ -124,7 +126,8 @@ class Wiring(ABC):
             bit += 1
         return level[0]
 
-    # ---- two's complement arithmetic ---------------------------------------------------------------------------------
+    # ---- two's complement arithmetic
+    # ---------------------------------------------------------------------------------
     def add(self, left: Signal, right: Signal, width: int) -> Signal:
         """left + right in `width` bits, operands sign-extended."""
         return self._op("tc_add", (left.width, right.width, width), width, left=left, right=right)
@@ -161,7 +164,9 @@ class Wiring(ABC):
         return self._op("tc_shl", (value.width, shift, width), width, in_=value)
 
     def requantise(self, value: Signal, shift: int, fmt: NumberFormat) -> Signal:
-        """Signed `value` * 2**-shift, rounded half to even, saturated to `fmt` (two's complement of its signed width)."""
+        """Signed `value` * 2**-shift, rounded half to even, saturated to `fmt` (two's complement of its
+        signed width).
+        """
         if shift > 0:
             keep = min(shift, value.width)  # beyond that everything rounds to 0 (half to even)
             width = value.width + 1 - keep + 1
@@ -177,7 +182,8 @@ class Wiring(ABC):
             return self.resize(rounded, width)
         return self._op("tc_clip", (rounded.width, width), width, in_=rounded)
 
-    # ---- tables --------------------------------------------------------------------------------------------------
+    # ---- tables
+    # --------------------------------------------------------------------------------------------------
     def rom(self, index: Signal, words: Sequence[int], first: int, width: int) -> Signal:
         """words[index - first] for a signed index; zero where there is no such word."""
         kind = self.program.table(words, first, width)
@@ -192,7 +198,8 @@ class Wiring(ABC):
         """value * 2**count in `width` bits."""
         return self._op("tc_shlv", (value.width, count.width, width), width, left=value, right=count)
 
-    # ---- registers -------------------------------------------------------------------------------------------------
+    # ---- registers
+    # -------------------------------------------------------------------------------------------------
     def delay(self, value: Signal, cycles: int) -> Signal:
         """`value` of `cycles` cycles ago (zero after reset)."""
         if cycles == 0 or "'d" in value.text:

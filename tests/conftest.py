@@ -69,7 +69,9 @@ def tallied(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much simulated hardware was compared: every comparison is an assertion, so failures end their test."""
+    """Say how much simulated hardware was compared: every comparison is an assertion, so failures end their
+    test.
+    """
     totals: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:

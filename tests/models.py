@@ -31,9 +31,11 @@ def agree(
     again: Sequence[Sequence[torch.Tensor]] = (),
     **options: Any,
 ) -> torchcalyx.CompiledModule:
-    """Compile; on the example inputs and on `again` RTL = software model to the bit, cycles as predicted, torch within `atol`.
+    """Compile; on the example inputs and on `again` RTL = software model to the bit, cycles as predicted,
+    torch within `atol`.
 
-    Structure, shapes and dtypes of the results are torch's; values of integer and bool results are equal to torch's.
+    Structure, shapes and dtypes of the results are torch's; values of integer and bool results are equal to
+    torch's.
     """
     if not isinstance(module, nn.Module):
         module = Function(module)
@@ -54,7 +56,9 @@ def agree(
                 assert a == b == c
                 continue
             assert torch.equal(a, b), f"software model {a}\nhardware {b}"
-            assert b.dtype == c.dtype and b.shape == c.shape, f"{b.dtype}{list(b.shape)} for {c.dtype}{list(c.shape)}"
+            assert b.dtype == c.dtype and b.shape == c.shape, (
+                f"{b.dtype}{list(b.shape)} for {c.dtype}{list(c.shape)}"
+            )
             if c.dtype.is_floating_point:
                 error = (b.double() - c.double()).abs().max().item() if c.numel() else 0.0
                 assert error <= atol, f"hardware is {error} from torch"

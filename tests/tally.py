@@ -1,4 +1,6 @@
-"""Counts simulated vectors that equal the software model, and calls whose cycles were predicted, for the closing line of a run."""
+"""Counts simulated vectors that equal the software model, and calls whose cycles were predicted, for the
+closing line of a run.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ COUNTS: Counter[str] = Counter()
 
 
 def count(vectors: int, cycles: int) -> None:
-    """Note `vectors` outputs of simulated hardware equal to the software model, `cycles` calls of the predicted length."""
+    """Note `vectors` outputs of simulated hardware equal to the software model, `cycles` calls of the
+    predicted length.
+    """
     COUNTS["vectors"] += vectors
     COUNTS["cycles"] += cycles

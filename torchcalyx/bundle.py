@@ -48,9 +48,9 @@ def manifest(program: Program, input_paths: Sequence[str], output_names: Sequenc
     """JSON values that tell where the model's tensors lie in the memories.
 
     inputs: name, memory, shape, dtype, format; the tensor's elements, its axes taken in `order`, row-major,
-    fill rows x cols, each row padded to whole words. outputs: the same, and offsets and steps: element [i0, i1, ...] stands at
-    row offsets[0] + sum(i * steps[0]) and column offsets[1] + sum(i * steps[1]); a constant has no memory
-    but its value.
+    fill rows x cols, each row padded to whole words. outputs: the same, and offsets and steps: element [i0,
+    i1, ...] stands at row offsets[0] + sum(i * steps[0]) and column offsets[1] + sum(i * steps[1]); a
+    constant has no memory but its value.
     """
     selection, placement = program.selection, program.plan.placement
     buffers = {b.name: b for b in selection.buffers}

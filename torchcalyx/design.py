@@ -17,9 +17,10 @@ Role: TypeAlias = Literal["input", "weight", "output", "temp"]
 class DesignMemory:
     """One `seq_mem_d1` cell of component `main`.
 
-    A word holds `lanes` elements of `element_width` bits, lane 0 in the lowest bits, each in two's complement.
-    Its image is an int64 array of shape (words, lanes) (an element wider than 64 bits does not occur). Inputs are written
-    by the host before each call, weights once, outputs are read after each call; "temp" memories are private.
+    A word holds `lanes` elements of `element_width` bits, lane 0 in the lowest bits, each in two's
+    complement. Its image is an int64 array of shape (words, lanes) (an element wider than 64 bits does not
+    occur). Inputs are written by the host before each call, weights once, outputs are read after each call;
+    "temp" memories are private.
     """
 
     name: str

@@ -28,7 +28,9 @@ Build: TypeAlias = "Callable[[SelectionBuilder], Located]"
 
 @dataclass(frozen=True)
 class Match:
-    """A rule applies to a node. covers: nodes computed by it, the node itself included. leaves: nodes whose values it reads."""
+    """A rule applies to a node. covers: nodes computed by it, the node itself included. leaves: nodes whose
+    values it reads.
+    """
 
     covers: tuple[str, ...]
     leaves: tuple[str, ...]
@@ -39,8 +41,8 @@ class Match:
 class Rule:
     """A named way to compute a node in hardware.
 
-    apply looks at the graph only (patterns and conditions) and returns a `Match` or a `Reject`; the match's `build` is called
-    later, when all leaves have their places.
+    apply looks at the graph only (patterns and conditions) and returns a `Match` or a `Reject`; the match's
+    `build` is called later, when all leaves have their places.
     """
 
     name: str

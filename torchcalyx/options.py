@@ -20,19 +20,16 @@ PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
 class Options:
     """How a module is compiled.
 
-    precision: "fixed8", "fixed16", "fixed32" (binary point of each tensor from calibration), a `NumberFormat` or its text
+    precision: "fixed8", "fixed16", "fixed32" (binary point of each tensor from calibration), a
+    `NumberFormat` or its text
         ("fixed16.8": that format everywhere), or a mapping from module path patterns (`fnmatch`; the first that matches wins, "*"
         or "fixed16" for the rest) to any of these.
-    calibration: iterable of input tuples whose value ranges choose the binary points; None: the example inputs.
-    multipliers: budget of multipliers in hardware.
-    lanes: elements of a memory word; None: the power of two nearest below the square root of the budget, rounded up.
-    schedule: "latency".
-    share: reuse memories over lifetimes and one instance of equal kernels.
-    simulator: "verilator" or "icarus".
-    unsupported: "error".
-    rules: extra selection rules, tried before the built-in ones.
-    dump: directory that receives the printed form of every stage.
-    multiplier_stages: pipeline registers of a multiplier, 1 to 3.
+    calibration: iterable of input tuples whose value ranges choose the binary points; None: the example
+    inputs. multipliers: budget of multipliers in hardware. lanes: elements of a memory word; None: the
+    power of two nearest below the square root of the budget, rounded up. schedule: "latency". share: reuse
+    memories over lifetimes and one instance of equal kernels. simulator: "verilator" or "icarus".
+    unsupported: "error". rules: extra selection rules, tried before the built-in ones. dump: directory that
+    receives the printed form of every stage. multiplier_stages: pipeline registers of a multiplier, 1 to 3.
 
     Raises OptionsError for a value outside its range.
     """

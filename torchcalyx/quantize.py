@@ -1,9 +1,10 @@
 """Chooses the number format of every value: calibration for float tensors, proved ranges for integers.
 
-A float tensor of a named precision gets the most fraction bits with which every calibrated value fits, less `HEADROOM` bits for
-values that calibration did not show (none at 8 bits, where each bit counts). Operations that only move or pick elements keep the
-format of their operand. Integer tensors are exact: their width holds the range that interval arithmetic proves, starting from
-32 bits (or the dtype's own, when smaller) for inputs.
+A float tensor of a named precision gets the most fraction bits with which every calibrated value fits, less
+`HEADROOM` bits for values that calibration did not show (none at 8 bits, where each bit counts). Operations
+that only move or pick elements keep the format of their operand. Integer tensors are exact: their width
+holds the range that interval arithmetic proves, starting from 32 bits (or the dtype's own, when smaller)
+for inputs.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def headroom(width: int) -> int:
 def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
-    Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision patterns that match no
-    module, UnsupportedOpError for integers whose range cannot be held exactly, CaptureError for parameters without finite values.
+    Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
+    patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly,
+    CaptureError for parameters without finite values.
     """
     check_parameters(graph)
     precisions = _Precisions(graph, options)
@@ -114,7 +116,9 @@ class _Precisions:
         precision = options.precision
         table = precision if isinstance(precision, Mapping) else {"*": precision}
         self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
-        paths = sorted({p for n in graph.nodes for p in (n.source.module_path, graph.parameter_names.get(n.name, ""))})
+        paths = sorted(
+            {p for n in graph.nodes for p in (n.source.module_path, graph.parameter_names.get(n.name, ""))}
+        )
         unknown = [p for p, _ in self._table if not any(fnmatch.fnmatchcase(path, p) for path in paths)]
         if unknown:
             known = ", ".join(repr(p) for p in paths if p) or "none"

@@ -25,7 +25,9 @@ class Interval:
 def interval(
     node: Node, graph: Graph, ranges: Mapping[str, Interval], formats: Mapping[str, NumberFormat]
 ) -> Interval:
-    """Range of an integer value, given the ranges of its integer and bool operands and the formats of float ones."""
+    """Range of an integer value, given the ranges of its integer and bool operands and the formats of float
+    ones.
+    """
     if node.op == "input":
         return _dtype_interval(node.dtype)
     if node.op == "constant":
@@ -153,7 +155,8 @@ _OPS = {
     "mul": lambda n, g, a: _mul(a[0], a[1]),
     "neg": lambda n, g, a: Interval(-a[0].high, -a[0].low),
     "abs": lambda n, g, a: Interval(
-        0 if a[0].low <= 0 <= a[0].high else min(abs(a[0].low), abs(a[0].high)), max(abs(a[0].low), abs(a[0].high))
+        0 if a[0].low <= 0 <= a[0].high else min(abs(a[0].low), abs(a[0].high)),
+        max(abs(a[0].low), abs(a[0].high)),
     ),
     "sign": lambda n, g, a: Interval(-1, 1),
     "relu": lambda n, g, a: Interval(max(a[0].low, 0), max(a[0].high, 0)),

@@ -1,4 +1,6 @@
-"""Meaning of the operations over spatial axes, in numpy: windows of a padded array, then one contraction or fold."""
+"""Meaning of the operations over spatial axes, in numpy: windows of a padded array, then one contraction or
+fold.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The model as kernel calls on buffers: where torch ends. Everything behind it is torch-free.
 
-A value of the graph lives in a buffer and is reached through an access, so views are values without a call of their own.
+A value of the graph lives in a buffer and is reached through an access, so views are values without a call
+of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from torchcalyx.kernels.numerics import IntArray, NumberFormat
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor in memory. role: "input" (written by the host before each call), "weight" (written once), "temp" (made by calls).
+    """A tensor in memory. role: "input" (written by the host before each call), "weight" (written once),
+    "temp" (made by calls).
 
-    A temp buffer that is a result of the program is named by an `OutputBinding`; it then keeps a memory of its own.
+    A temp buffer that is a result of the program is named by an `OutputBinding`; it then keeps a memory of
+    its own.
     """
 
     name: str
@@ -32,8 +35,8 @@ class Buffer:
 class Call:
     """One kernel call. reads and writes: buffer names in the order of the spec's read and write ports.
 
-    rule: name of the rule that chose it. covers: graph nodes it computes. node: the graph node whose value it writes ("" for a
-    relayout). reason: why it exists, for calls the user did not write (relayouts).
+    rule: name of the rule that chose it. covers: graph nodes it computes. node: the graph node whose value
+    it writes ("" for a relayout). reason: why it exists, for calls the user did not write (relayouts).
     """
 
     name: str
@@ -49,9 +52,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class InputBinding:
-    """One tensor leaf of the user's arguments: shape and dtype (numpy name) of the torch tensor, format, and its buffer.
+    """One tensor leaf of the user's arguments: shape and dtype (numpy name) of the torch tensor, format,
+    and its buffer.
 
-    The tensor's elements, its axes taken in `order` (empty: as they are), row-major, fill the buffer's (rows, cols).
+    The tensor's elements, its axes taken in `order` (empty: as they are), row-major, fill the buffer's
+    (rows, cols).
     """
 
     node: str
@@ -64,8 +69,8 @@ class InputBinding:
 
 @dataclass(frozen=True, slots=True)
 class OutputBinding:
-    """One tensor leaf of the result: read from `buffer` through `access` (sizes = shape), or, when buffer is None, the constant
-    of that node name (a key of `Selection.constants`), exactly as torch has it.
+    """One tensor leaf of the result: read from `buffer` through `access` (sizes = shape), or, when buffer
+    is None, the constant of that node name (a key of `Selection.constants`), exactly as torch has it.
     """
 
     node: str
@@ -78,7 +83,9 @@ class OutputBinding:
 
 @dataclass(frozen=True, slots=True)
 class ValueBinding:
-    """Where the value of a graph node stands after its call, for comparisons layer by layer (absent when fused away)."""
+    """Where the value of a graph node stands after its call, for comparisons layer by layer (absent when
+    fused away).
+    """
 
     node: str
     buffer: str
@@ -88,7 +95,9 @@ class ValueBinding:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of `explain`: a graph node, what became of it, the rule, and why other rules refused ("" each when none)."""
+    """One line of `explain`: a graph node, what became of it, the rule, and why other rules refused (""
+    each when none).
+    """
 
     node: str
     op: str
@@ -100,7 +109,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Selection:
-    """calls in a valid order. weights: integers (rows, cols) of every "weight" buffer. constants: values of outputs that are constants.
+    """calls in a valid order. weights: integers (rows, cols) of every "weight" buffer. constants: values of
+    outputs that are constants.
 
     saturated_weights: parameter name -> elements that saturated when stored.
     """
@@ -122,6 +132,8 @@ class Selection:
     def __str__(self) -> str:
         lines = [f"{b.role} {b.name}: {b.fmt} {b.layout.rows}x{b.layout.cols}" for b in self.buffers]
         for c in self.calls:
-            lines.append(f"{', '.join(c.writes)} = {c.spec.family}[{c.rule}]({', '.join(c.reads)})  # {c.source}")
+            lines.append(
+                f"{', '.join(c.writes)} = {c.spec.family}[{c.rule}]({', '.join(c.reads)})  # {c.source}"
+            )
         lines += [f"return {o.buffer or o.node}" for o in self.outputs]
         return "\n".join(lines)

@@ -1,7 +1,8 @@
 """Type rules of operations over spatial axes: x is [N, C, *S] with one to three axes in S.
 
-A window of `kernel` taps, `dilation` apart, moves by `stride` over an axis with `before` and `after` elements of padding;
-windows that would leave the padded axis do not exist. Each attribute has one int for each spatial axis.
+A window of `kernel` taps, `dilation` apart, moves by `stride` over an axis with `before` and `after`
+elements of padding; windows that would leave the padded axis do not exist. Each attribute has one int for
+each spatial axis.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def pool_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 
 def max_pool_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-    """As `pool_rule`; every window holds an element of x, since the greatest of padding alone is minus infinity."""
+    """As `pool_rule`; every window holds an element of x, since the greatest of padding alone is minus
+    infinity.
+    """
     result = pool_rule(types, attrs)
     keys = ("kernel", "stride", "before", "dilation")
     kernel, stride, before, dilation = (_counts(attrs[k], k, len(result.shape) - 2, 0) for k in keys)

@@ -1,4 +1,6 @@
-"""`python -m tests.fuzz COUNT [--seed S] [--out DIR]`: run random graphs, save every failing one as a runnable file."""
+"""`python -m tests.fuzz COUNT [--seed S] [--out DIR]`: run random graphs, save every failing one as a
+runnable file.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +37,12 @@ def fails_like(kind: str, program: Program) -> bool:
     return verdict.failure is not None and verdict.failure.kind == kind
 
 
+def signature(kind: str, program: Program) -> str:
+    """What tells one bug from another: how it fails, and the operations of the smallest program that does."""
+    body = "; ".join(map(str, program.lines))
+    return f"{kind} | {re.sub(r'self[.]|member|buffer|(?<![a-z])-?[0-9.]+|[vx](?=[0-9])', '', body)}"
+
+
 def save(folder: Path, number: int, program: Program, failure: Failure) -> Path:
     """Write a program with what is wrong about it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,9 +54,10 @@ def save(folder: Path, number: int, program: Program, failure: Failure) -> Path:
 
 
 def fuzz(count: int, seed: int, folder: Path, seconds: float) -> int:
-    """Run `count` graphs; the number of distinct failures. Only the first of a kind is made small and saved small."""
+    """Run `count` different graphs; the number of distinct bugs. Each is made small and saved once."""
     kinds: Counter[str] = Counter()
     totals: Counter[str] = Counter()
+    seen: set[str] = set()
     start = time.monotonic()
 
     @hypothesis.seed(seed)
@@ -58,31 +67,29 @@ def fuzz(count: int, seed: int, folder: Path, seconds: float) -> int:
     )  # fmt: skip
     @hypothesis.given(graphs())
     def each(program: Program) -> None:
-        totals["graphs"] += 1
+        seen.add(program.source)
         try:
             verdict = run(program)
         except InvalidProgram as error:
             totals["invalid"] += 1
-            print(f"graph {totals['graphs']}: torch does not run it: {error}", flush=True)
+            print(f"graph {len(seen)}: torch does not run it: {error}", flush=True)
             return
         totals["vectors"] += verdict.vectors
         totals["refused"] += bool(verdict.refused)
         if verdict.failure is None:
             return
         kind = verdict.failure.kind
-        kinds[kind] += 1
-        if kinds[kind] == 1:
-            small = minimise(program, lambda p: fails_like(kind, p), seconds)
-            failure = run(small).failure or verdict.failure
-            path = save(folder, totals["graphs"], small, failure)
-        else:
-            path = save(folder, totals["graphs"], program, verdict.failure)
-        print(f"graph {totals['graphs']}: {kind}: {path}", flush=True)
+        small = minimise(program, lambda p: fails_like(kind, p), seconds)
+        found = signature(kind, small)
+        kinds[found] += 1
+        if kinds[found] == 1:
+            path = save(folder, len(seen), small, run(small).failure or verdict.failure)
+            print(f"graph {len(seen)}: {found}\n    {path}", flush=True)
 
     each()
     spent = time.monotonic() - start
     print(
-        f"{totals['graphs']} graphs in {spent:.0f} s, {totals['vectors']} simulated vectors, {sum(kinds.values())} failures "
+        f"{len(seen)} graphs in {spent:.0f} s, {totals['vectors']} simulated vectors, {sum(kinds.values())} failures "
         f"of {len(kinds)} kinds, {totals['refused']} refused for good reason, {totals['invalid']} invalid"
     )
     return len(kinds)
@@ -94,7 +101,7 @@ def main() -> None:
     parser.add_argument("count", type=int, nargs="?", default=100, help="random graphs to run")
     parser.add_argument("--seed", type=int, default=None, help="seed (default: a new one)")
     parser.add_argument("--out", type=Path, default=Path("fuzz-failures"), help="folder of failing graphs")
-    parser.add_argument("--minimise", type=float, default=60.0, help="seconds to make a failing graph small")
+    parser.add_argument("--minimise", type=float, default=20.0, help="seconds to make a failing graph small")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(2**32) if given.seed is None else given.seed
     warnings.simplefilter("ignore")

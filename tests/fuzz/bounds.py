@@ -1,9 +1,11 @@
-"""How far hardware may be from torch: an error bound for each element of each value, propagated through the graph.
+"""How far hardware may be from torch: an error bound for each element of each value, propagated through the
+graph.
 
-It covers rounding by the hardware (half a unit in the last place for each narrowing, amplified by what follows) and by
-torch (its own floats), around the exact real value. A value that rounding cannot touch keeps the bound zero, so integers,
-comparisons of exact numbers and moved data are held to equality. Where a bound means nothing (a remainder of an inexact
-number) it is infinite. Saturation is not covered: the formats are calibrated on the same inputs.
+It covers rounding by the hardware (half a unit in the last place for each narrowing, amplified by what
+follows) and by torch (its own floats), around the exact real value. A value that rounding cannot touch
+keeps the bound zero, so integers, comparisons of exact numbers and moved data are held to equality. Where a
+bound means nothing (a remainder of an inexact number) it is infinite. Saturation is not covered: the
+formats are calibrated on the same inputs.
 """
 
 from __future__ import annotations
@@ -147,7 +149,8 @@ def _cumsum(node: Node, value: Array, args: list[Array], errors: list[Real]) -> 
 
 
 def _pick(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
-    """An index is certain when no other element comes near the extreme (ties of exact elements: the first)."""
+    """An index is certain when no other element comes near the extreme (ties of exact elements: the first).
+    """
     dim, keep = int(node.attr("dim")), bool(node.attr("keepdim"))  # type: ignore[arg-type]
     x = np.asarray(args[0], np.float64)
     best = x.max(axis=dim, keepdims=True) if node.op == "argmax" else x.min(axis=dim, keepdims=True)

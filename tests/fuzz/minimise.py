@@ -1,4 +1,6 @@
-"""Makes a failing program small: fewer results, lines, inputs and vectors, smaller shapes and plainer options."""
+"""Makes a failing program small: fewer results, lines, inputs and vectors, smaller shapes and plainer
+options.
+"""
 
 from __future__ import annotations
 

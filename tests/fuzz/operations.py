@@ -1,4 +1,6 @@
-"""Random operations of the supported set. Each function draws one and returns its text, None where nothing fits."""
+"""Random operations of the supported set. Each function draws one and returns its text, None where nothing
+fits.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def scalar(s: Sketch, value: Value) -> str:
     return repr(s.choose(SCALARS if value.is_float else WHOLES))
 
 
-# ---- elementwise ---------------------------------------------------------------------------------------------------
+# ---- elementwise
+# ---------------------------------------------------------------------------------------------------
 FLOAT_UNARY = (
     "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "F.leaky_relu({}, 0.1)", "F.relu6({})",
     "F.hardtanh({}, -0.5, 0.75)", "F.threshold({}, 0.1, 2.0)", "{}.clamp(-0.7, 0.9)", "{}.clamp(min=0.25)",
@@ -146,7 +149,8 @@ def cast(s: Sketch) -> str | None:
     return s.choose(kinds).format(value.name)
 
 
-# ---- reductions ----------------------------------------------------------------------------------------------------
+# ---- reductions
+# ----------------------------------------------------------------------------------------------------
 def reduction(s: Sketch) -> str | None:
     value = s.value(any_dtype)
     if value is None:
@@ -176,7 +180,8 @@ def along(s: Sketch) -> str | None:
     return f"{value.name}.{s.choose(forms).format(d=dim, k=s.flag())}"
 
 
-# ---- views and movement --------------------------------------------------------------------------------------------
+# ---- views and movement
+# --------------------------------------------------------------------------------------------
 def reshape(s: Sketch) -> str | None:
     value = s.value()
     if value is None:
@@ -291,7 +296,8 @@ def join(s: Sketch) -> str | None:
     return f"torch.cat([{', '.join(p.name for p in parts)}], {dim})"
 
 
-# ---- contractions --------------------------------------------------------------------------------------------------
+# ---- contractions
+# --------------------------------------------------------------------------------------------------
 def linear(s: Sketch) -> str | None:
     x = s.value(lambda v: v.is_float and v.rank > 0)
     if x is None:
@@ -361,7 +367,8 @@ def special_product(s: Sketch) -> str | None:
     return f"torch.addmm({bias}, {x.name}, {other}, beta={s.choose((1, 0.5))}, alpha={s.choose((1, 2))})"
 
 
-# ---- in place ------------------------------------------------------------------------------------------------------
+# ---- in place
+# ------------------------------------------------------------------------------------------------------
 def in_place(s: Sketch) -> None:
     """Changes a value (or a part of it through a view), after copying it where it is not the graph's own."""
     value = s.value(number)

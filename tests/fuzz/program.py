@@ -1,4 +1,5 @@
-"""A random graph as text: the source of an ordinary module with its inputs and options, which is what runs."""
+"""A random graph as text: the source of an ordinary module with its inputs and options, which is what runs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ Vectors = list[tuple[torch.Tensor, ...]]
 
 @dataclass(frozen=True)
 class Line:
-    """One line of forward. target: the name it defines, "" for an in-place operation. text: right side or statement."""
+    """One line of forward. target: the name it defines, "" for an in-place operation. text: right side or
+    statement.
+    """
 
     target: str
     text: str
@@ -27,7 +30,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Program:
-    """inputs: (name, expression that makes a random value). setup: lines of __init__ that make parameters and buffers.
+    """inputs: (name, expression that makes a random value). setup: lines of __init__ that make parameters
+    and buffers.
 
     lines: body of forward. result: what it returns, the leaves to be filled into `shape` ("({}, {})").
     options: of `torchcalyx.compile`. seed: of the parameters and inputs. calls: number of input vectors.
@@ -44,7 +48,9 @@ class Program:
 
     @property
     def source(self) -> str:
-        """The program as a file that defines Model, make_model, make_vectors and OPTIONS, and checks itself when run."""
+        """The program as a file that defines Model, make_model, make_vectors and OPTIONS, and checks itself
+        when run.
+        """
         body = [*map(str, self.lines), f"return {self.shape.format(*self.result)}"]
         return TEMPLATE.format(
             setup="\n".join(f"        {s}" for s in ("super().__init__()", *self.setup)),

@@ -36,7 +36,9 @@ class InvalidProgram(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong. kind: stable while a program is made smaller. text: values or traceback, for a reader."""
+    """What went wrong. kind: stable while a program is made smaller. text: values or traceback, for a
+    reader.
+    """
 
     kind: str
     text: str
@@ -47,7 +49,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """failure: None when every check passed. refused: an honest refusal, "" otherwise. vectors, cycles: simulated."""
+    """failure: None when every check passed. refused: an honest refusal, "" otherwise. vectors, cycles:
+    simulated.
+    """
 
     failure: Failure | None = None
     refused: str = ""

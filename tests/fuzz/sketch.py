@@ -1,14 +1,16 @@
-"""A graph under construction: each line is run by torch at once, so shapes, dtypes and magnitudes are known."""
+"""A graph under construction: each line is run by torch at once, so shapes, dtypes and magnitudes are
+known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from hypothesis import strategies as st
 from torch import nn
 
 from tests.fuzz.program import Line
@@ -50,9 +52,11 @@ class Value:
 
 @dataclass
 class Sketch:
-    """draw: of hypothesis. names: all tensors defined so far. frozen: names that must not change in place."""
+    """random: makes every choice. names: all tensors defined so far. frozen: names that must not change in
+    place.
+    """
 
-    draw: st.DrawFn
+    random: Random
     inputs: list[tuple[str, str]] = field(default_factory=list)
     setup: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -61,15 +65,16 @@ class Sketch:
     frozen: list[str] = field(default_factory=list)
     count: int = 0
 
-    # ---- drawing -----------------------------------------------------------------------------------------------
+    # ---- drawing
+    # -----------------------------------------------------------------------------------------------
     def choose(self, items: Sequence[Any]) -> Any:
-        return self.draw(st.sampled_from(list(items)))
+        return self.random.choice(list(items))
 
     def whole(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
+        return self.random.randint(low, high)
 
     def flag(self) -> bool:
-        return self.draw(st.booleans())
+        return self.random.random() < 0.5
 
     def values(self, accept: Callable[[Value], bool] = lambda v: True) -> list[Value]:
         """Values so far that are accepted, the newest first."""
@@ -77,11 +82,13 @@ class Sketch:
         return [v for v in found if accept(v)]
 
     def value(self, accept: Callable[[Value], bool] = lambda v: True) -> Value | None:
-        """One of them, None when there is none."""
+        """One of them, None when there is none; half of the time a new one, so that chains grow."""
         found = self.values(accept)
+        found = found[:2] if self.flag() else found
         return self.choose(found) if found else None
 
-    # ---- growing -----------------------------------------------------------------------------------------------
+    # ---- growing
+    # -----------------------------------------------------------------------------------------------
     def run(self, text: str) -> Any:
         """Value of an expression over the names."""
         space = {"torch": torch, "F": F, "nn": nn, "self": self.owner, **self.names}
@@ -115,7 +122,9 @@ class Sketch:
         return name
 
     def define(self, text: str) -> Value | None:
-        """A new value; None (and nothing changes) when torch refuses or the result is too large to be interesting."""
+        """A new value; None (and nothing changes) when torch refuses or the result is too large to be
+        interesting.
+        """
         try:
             result = self.run(text)
         except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):

@@ -19,7 +19,9 @@ from torchcalyx.toolchain import compile_calyx
 Array = npt.NDArray[np.int64]
 
 
-def tensor(shape: Sequence[int], fmt: NumberFormat, lanes: int, domain: Sequence[int] | None = None) -> Operand:
+def tensor(
+    shape: Sequence[int], fmt: NumberFormat, lanes: int, domain: Sequence[int] | None = None
+) -> Operand:
     """A row-major operand, broadcast to `domain` when given."""
     layout = row_major(shape, lanes)
     access = whole(shape, layout)
@@ -47,16 +49,25 @@ def design_of(spec: KernelSpec, calls: int = 1) -> Design:
     return Design(program.futil, tuple(memories), program.cycles)
 
 
-def run(spec: KernelSpec, vectors: Sequence[Sequence[Array]], simulator: Simulator = "verilator", calls: int = 1) -> list[list[Array]]:
-    """Outputs of the simulated kernel for each vector; asserts that the declared cycles are the simulated ones."""
+def run(
+    spec: KernelSpec, vectors: Sequence[Sequence[Array]], simulator: Simulator = "verilator", calls: int = 1
+) -> list[list[Array]]:
+    """Outputs of the simulated kernel for each vector; asserts that the declared cycles are the simulated
+    ones.
+    """
     design = design_of(spec, calls)
     ports = reads(spec)
     images = [
-        {f"m_{p.name}": p.operand.layout.pack(p.operand.fmt.to_image(a)) for p, a in zip(ports, vector, strict=True)}
+        {
+            f"m_{p.name}": p.operand.layout.pack(p.operand.fmt.to_image(a))
+            for p, a in zip(ports, vector, strict=True)
+        }
         for vector in vectors
     ]
     result = simulate(design, compile_calyx(design.futil), images, simulator=simulator)
-    assert set(result.cycles) == {design.cycles}, f"declared {design.cycles} cycles, simulated {set(result.cycles)}"
+    assert set(result.cycles) == {design.cycles}, (
+        f"declared {design.cycles} cycles, simulated {set(result.cycles)}"
+    )
     found = []
     for outputs in result.outputs:
         arrays = []
@@ -67,7 +78,9 @@ def run(spec: KernelSpec, vectors: Sequence[Sequence[Array]], simulator: Simulat
     return found
 
 
-def check(spec: KernelSpec, *, seed: int = 0, vectors: int = 3, simulator: Simulator = "verilator", calls: int = 1) -> None:
+def check(
+    spec: KernelSpec, *, seed: int = 0, vectors: int = 3, simulator: Simulator = "verilator", calls: int = 1
+) -> None:
     """Random vectors (no reset between them): RTL equals the software model to the bit, cycles as declared."""
     rng = np.random.default_rng(seed)
     data = [[random_array(rng, p.operand) for p in reads(spec)] for _ in range(vectors)]

@@ -29,7 +29,11 @@ def chain(fmt: NumberFormat = F16, out: NumberFormat = F16) -> Expr:
 def test_chain_equals_its_model_over_shapes(domain: tuple[int, ...], lanes: int) -> None:
     last = (domain[-1],)
     ones = (*domain[:-1], 1)
-    operands = [tensor(domain, F16, lanes), tensor(last, F16, lanes, domain), tensor(ones, F16, lanes, domain)]
+    operands = [
+        tensor(domain, F16, lanes),
+        tensor(last, F16, lanes, domain),
+        tensor(ones, F16, lanes, domain),
+    ]
     check(elementwise(chain(), operands, tensor(domain, F16, lanes)))
 
 

@@ -5,6 +5,7 @@ equals it.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 
 import numpy as np
@@ -161,6 +162,25 @@ def test_symmetric_functions_are_symmetric_to_the_bit() -> None:
         assert np.array_equal(got, -got[::-1])
     got = results(Function("sigmoid"), x, out)[1:]
     assert np.array_equal(got, (1 << 14) - got[::-1])
+
+
+def test_unusual_formats_are_within_the_bound_as_well() -> None:
+    rng = random.Random(0)
+    for _ in range(120):
+        function = rng.choice(ALL)
+        x, out = (
+            fixed(rng.choice([9, 12, 16]), rng.randint(-6, 22)),
+            fixed(rng.choice([8, 16]), rng.randint(-6, 20)),
+        )
+        stated = accuracy(function, x, out)
+        assert stated.exhaustive and stated.max_error <= ERROR_LIMIT, f"{function} {x} {out}"
+
+
+def test_a_wave_of_a_huge_argument_keeps_its_phase() -> None:
+    x, out = fixed(32, -6), fixed(16, 14)
+    got = function_expr(Function("sin"), x, out).emulate([np.array([123456789, -2000000001])])[0]
+    wanted = [math.sin(123456789 * 64), math.sin(-2000000001 * 64)]
+    assert np.max(np.abs(got * out.resolution - wanted)) <= ERROR_LIMIT * out.resolution
 
 
 @each_function

@@ -20,7 +20,9 @@ def reorder(source: Operand, out: Operand) -> Reorder:
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 4, 8])
-@pytest.mark.parametrize(("have", "want"), [((2, 3, 5), (30,)), ((2, 3), (3, 2)), ((7, 5), (5, 7)), ((1,), (1,)), ((4, 3), (2, 6))])
+@pytest.mark.parametrize(
+    ("have", "want"), [((2, 3, 5), (30,)), ((2, 3), (3, 2)), ((7, 5), (5, 7)), ((1,), (1,)), ((4, 3), (2, 6))]
+)
 def test_reshape_equals_numpy(have: tuple[int, ...], want: tuple[int, ...], lanes: int) -> None:
     spec = reorder(tensor(have, F, lanes), tensor(want, fixed(10, 3), lanes))
     source = np.arange(np.prod(have), dtype=np.int64) * 2

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
@@ -15,9 +15,9 @@ from tests.kernels.support import Array, check, random_array, tensor
 from torchcalyx.kernels.access import Access
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.gather import Gather, gather
+from torchcalyx.kernels.gather import gather
 from torchcalyx.kernels.numerics import BOOL, fixed, integer
-from torchcalyx.kernels.splice import GatherSource, Splice, relayout, splice
+from torchcalyx.kernels.splice import GatherSource, Splice, splice
 
 F16 = fixed(16, 8)
 LANES = [1, 3, 4, 8]
@@ -162,7 +162,12 @@ def pieces(draw: st.DrawFn) -> tuple[Splice, list[Array], Array]:
     want = np.concatenate(cuts, axis)
     after = [draw(st.integers(0, 3)) for _ in range(rank)]
     want = np.pad(want, list(zip(before, after, strict=True)), constant_values=-5)
-    return splice(parts, tensor(want.shape, F16, lanes), -5), arrays, want
+    try:
+        spec = splice(parts, tensor(want.shape, F16, lanes), -5)
+    except KernelParameterError as problem:  # a column of rows, once its dimension of size 1 is merged away
+        assert "is not contiguous" in str(problem)
+        reject()
+    return spec, arrays, want
 
 
 @given(pieces())
@@ -177,25 +182,6 @@ def test_random_joins_in_the_model(case: tuple[Splice, list[Array], Array]) -> N
 @settings(max_examples=2, phases=[Phase.generate])
 def test_random_joins_in_hardware(cases: list[tuple[Splice, list[Array], Array]]) -> None:
     check_all([spec for spec, _, _ in cases])
-
-
-def test_relayout_takes_the_faster_kernel() -> None:
-    def kernel(access: Access, shape: tuple[int, ...], lanes: int = 4) -> Gather | Splice:
-        source = tensor((8, 8), F16, lanes)
-        return relayout([GatherSource(replace(source, access=access), None, KEEP)], tensor(shape, F16, lanes))
-
-    square = tensor((8, 8), F16, 4).access
-    assert isinstance(kernel(square.slice((0, 1), (1, 1), (8, 6)), (8, 6)), Splice)
-    assert isinstance(kernel(square.permute((1, 0)), (8, 8)), Gather)
-    assert isinstance(kernel(square.slice((0, 1), (1, 1), (8, 6)), (6, 8)), Gather)  # another shape
-    x = tensor((10,), F16, 4)
-    ends = [
-        GatherSource(replace(x, access=x.access.slice((7,), (1,), (3,))), (0,), KEEP, 0),
-        GatherSource(replace(x, access=x.access.slice((0,), (1,), (7,))), (3,), KEEP, 0),
-    ]
-    assert isinstance(
-        relayout(ends, tensor((10,), F16, 4)), Gather
-    )  # one memory cannot be read twice a cycle
 
 
 def test_parameter_errors_say_what_is_wrong() -> None:

@@ -18,6 +18,7 @@ from torchcalyx.errors import CaptureError
 from torchcalyx.graph import Graph
 from torchcalyx.normalform import verify
 from torchcalyx.normalize import (
+    assertions,
     contraction,
     convolution,
     division,
@@ -34,6 +35,7 @@ from torchcalyx.normalize import (
 from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known
 from torchcalyx.normalize.fold_linear import fold_into_linear
+from torchcalyx.normalize.fold_padding import fold_padding
 from torchcalyx.normalize.lower import Lowerer, Refusal
 from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
@@ -55,9 +57,17 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **pooling.LOWERINGS,
     **resample.LOWERINGS,
     **norms.LOWERINGS,
+    **assertions.LOWERINGS,
 }
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (expand_products, simplify_views, drop_dead, fold_into_linear, drop_dead)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    expand_products,
+    simplify_views,
+    drop_dead,
+    fold_into_linear,
+    fold_padding,
+    drop_dead,
+)
 
 
 def normalize(captured: Captured) -> Graph:

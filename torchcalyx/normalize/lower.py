@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torchcalyx.capture.source import node_source, op_name
 from torchcalyx.graph import Source
 from torchcalyx.normalize.args import Lowering, Outs, Reject, bind
+from torchcalyx.normalize.assertions import ASSERTIONS
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value, dtype_name, torch_dtype, type_of
 from torchcalyx.normalize.decompose import decompose
 from torchcalyx.typerules import TensorType
@@ -182,7 +183,7 @@ def _within(name: str, reason: str) -> str:
 
 def _live(graph: fx.Graph) -> set[fx.Node]:
     live: set[fx.Node] = set()
-    stack = [n for n in graph.nodes if n.op == "output"]
+    stack = [n for n in graph.nodes if n.op == "output" or n.target in ASSERTIONS]
     while stack:
         node = stack.pop()
         if node not in live:

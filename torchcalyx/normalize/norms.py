@@ -1,5 +1,6 @@
-"""Lowerings of norms: known statistics become one factor and one offset for each channel (computed in float64), others are
-composed: the mean first, then the mean of the squared differences, which cannot cancel.
+"""Lowerings of norms: known statistics become one factor and one offset for each channel (computed in
+float64), others are composed: the mean first, then the mean of the squared differences, which cannot
+cancel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def _per_channel(b: Builder, value: Value, rank: int) -> Value:
 
 
 def standardised(b: Builder, x: Value, dims: Sequence[int], eps: float) -> Value:
-    """(x - mean) / sqrt(variance + eps) over dims, the variance that of all values (not the estimate for a sample)."""
+    """(x - mean) / sqrt(variance + eps) over dims, the variance that of all values (not the estimate for a
+    sample).
+    """
     centred = b.emit("sub", x, reduced(b, "mean", x, dims, True))
     variance = reduced(b, "mean", b.emit("mul", centred, centred), dims, True)
     return b.emit("mul", centred, b.emit("rsqrt", b.emit("add", variance, b.known(eps, x.dtype))))
@@ -38,7 +41,8 @@ def _scaled_and_shifted(b: Builder, x: Value, weight: Value | None, bias: Value 
     return x if bias is None else b.emit("add", x, bias)
 
 
-# ---- statistics known at compile time, or those of the batch -------------------------------------------------------------
+# ---- statistics known at compile time, or those of the batch
+# -------------------------------------------------------------
 
 
 def _channel_norm(
@@ -89,7 +93,8 @@ def _instance_norm(b: Builder, a: Args) -> Result:
     return _scaled_and_shifted(b, y, *parameters)
 
 
-# ---- statistics of each sample -------------------------------------------------------------------------------------------
+# ---- statistics of each sample
+# -------------------------------------------------------------------------------------------
 
 
 def _grouped(b: Builder, x: Value, groups: int, eps: float) -> Value:

@@ -33,7 +33,9 @@ class _Axis:
 
     @property
     def count(self) -> int:
-        """Number of windows; with ceil_mode the last may reach over the padding but must not start behind x."""
+        """Number of windows; with ceil_mode the last may reach over the padding but must not start behind
+        x.
+        """
         room = self.size + 2 * self.padding - self.dilation * (self.kernel - 1) - 1
         count = (-(-room // self.stride) if self.ceil_mode else room // self.stride) + 1
         dropped = self.ceil_mode and (count - 1) * self.stride >= self.size + self.padding
@@ -105,11 +107,13 @@ def _averaged(b: Builder, total: Ref, counts: Sequence[Sequence[int]], override:
     return divided(b, total, Known(divisors.to(torch_dtype(total.dtype))), total.shape)
 
 
-# ---- adaptive pooling: the caller names the number of windows ------------------------------------------------------------
+# ---- adaptive pooling: the caller names the number of windows
+# ------------------------------------------------------------
 
 
 def _adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
-    """First element of each window and the one behind its last, as torch cuts an axis into `count` windows."""
+    """First element of each window and the one behind its last, as torch cuts an axis into `count` windows.
+    """
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
@@ -118,8 +122,8 @@ def _laid_out(
 ) -> tuple[Value, int, int] | Reject:
     """(x, kernel, stride) such that equal windows of x along the axis are the given ones.
 
-    Windows that differ in length are copied one behind the other, the shorter ones filled up: with the filler's element,
-    or with their own last one.
+    Windows that differ in length are copied one behind the other, the shorter ones filled up: with the
+    filler's element, or with their own last one.
     """
     starts, kernel = [w[0] for w in windows], max(w[1] - w[0] for w in windows)
     stride = starts[1] - starts[0] if len(starts) > 1 else kernel

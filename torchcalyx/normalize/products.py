@@ -1,4 +1,5 @@
-"""Rewrites "prod" as a balanced tree of multiplications, so that every partial product gets a number format of its own.
+"""Rewrites "prod" as a balanced tree of multiplications, so that every partial product gets a number format
+of its own.
 
 Before: prod(x, dims). After: mul(mul(x[0], x[1]), mul(x[2], x[3])) over slices along the folded elements.
 """

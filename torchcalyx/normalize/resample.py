@@ -1,7 +1,8 @@
-"""Lowerings of resampling: repeated or picked elements, products with constant interpolation matrices, shuffles.
+"""Lowerings of resampling: repeated or picked elements, products with constant interpolation matrices,
+shuffles.
 
-Which element or which mixture of elements a result takes is read off torch's own operation, applied to indices or to
-unit vectors along one axis at a time: all these operations work axis by axis.
+Which element or which mixture of elements a result takes is read off torch's own operation, applied to
+indices or to unit vectors along one axis at a time: all these operations work axis by axis.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from torchcalyx.typerules import FLOATS
 
 aten = torch.ops.aten
 
+_BASE, _DIGITS = 100, 4  # an index as digits that every dtype holds exactly
+
 
 def _probe(target: Any, a: Args, x: torch.Tensor) -> torch.Tensor:
     """torch's result for other values of the same spatial shape."""
     rest = {name: a[name] for name in a.named if name not in ("input", "self")}
-    result: torch.Tensor = target(x, **rest)
+    result: torch.Tensor = target(x.contiguous(), **rest)
     return result
 
 
@@ -43,14 +46,23 @@ def _line(result: torch.Tensor, axis: int) -> torch.Tensor:
     return moved.reshape(*moved.shape[:2], -1)[:, :, 0]
 
 
+def _places(target: Any, a: Args, axis: int, spatial: Sequence[int], dtype: torch.dtype) -> list[int]:
+    """Index of the element that each result takes, found in the dtype of x: torch rounds differently in
+    each.
+    """
+    digits = torch.stack([torch.arange(spatial[axis]) // _BASE**i % _BASE for i in range(_DIGITS)])
+    assert spatial[axis] < _BASE**_DIGITS
+    line = _line(_probe(target, a, _along(digits.to(dtype), axis, spatial)), axis).to(torch.int64)
+    return [int(i) for i in sum(line[i] * _BASE**i for i in range(_DIGITS))]
+
+
 def _nearest(target: Any) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         x = _x(a)
         spatial = x.shape[2:]
         scales = [1] * len(spatial)
         for axis, size in enumerate(spatial):
-            numbers = torch.arange(size, dtype=torch.float64).reshape(1, size)
-            places = [int(i) for i in _line(_probe(target, a, _along(numbers, axis, spatial)), axis)[0]]
+            places = _places(target, a, axis, spatial, torch_dtype(x.dtype))
             repeats = len(places) // size
             if repeats and places == [i // repeats for i in range(size * repeats)]:
                 scales[axis] = repeats

@@ -1,4 +1,6 @@
-"""What lowerings over spatial axes share: arguments for each axis, and a batch axis where the caller has none."""
+"""What lowerings over spatial axes share: arguments for each axis, and a batch axis where the caller has
+none.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Transposed convolution as convolutions of stride 1, one for each residue of the result's index.
 
-Along one axis y[o] = sum of x[i] * w[k] over i * stride + k * dilation = o + padding. For o = r + stride * t only every
-(stride / g)-th tap takes part, g = gcd(stride, dilation), and i moves by dilation / g from one such tap to the next: a
-convolution with part of the kernel, reversed. No zero is ever multiplied that torch does not multiply.
+Along one axis y[o] = sum of x[i] * w[k] over i * stride + k * dilation = o + padding. For o = r + stride *
+t only every (stride / g)-th tap takes part, g = gcd(stride, dilation), and i moves by dilation / g from one
+such tap to the next: a convolution with part of the kernel, reversed. No zero is ever multiplied that torch
+does not multiply.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """One residue along one axis: taps last, last - step, ... (count of them; none: the phase is zero) over x without its
-    first and last `crop` elements and with `pad` zeros before and after.
+    """One residue along one axis: taps last, last - step, ... (count of them; none: the phase is zero) over
+    x without its first and last `crop` elements and with `pad` zeros before and after.
     """
 
     last: int = 0
@@ -64,8 +65,8 @@ def _phase(residue: int, size: int, places: int, kernel: int, g: Geometry, axis:
 
 
 def transposed_convolution(b: Builder, x: Value, weight: Value, bias: Value | None, g: Geometry) -> Value:
-    """x[N, C, *S] and weight[C, Co / groups, *K] -> [N, Co, *O]; O = (S - 1) * stride - 2 * padding + dilation * (K - 1)
-    + output_padding + 1.
+    """x[N, C, *S] and weight[C, Co / groups, *K] -> [N, Co, *O]; O = (S - 1) * stride - 2 * padding +
+    dilation * (K - 1) + output_padding + 1.
     """
     axes, kernel, spatial = len(g.stride), weight.shape[2:], x.shape[2:]
     out = [

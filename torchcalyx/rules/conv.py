@@ -1,7 +1,9 @@
-"""Convolutions: a matrix product over sliding windows on the dot array, the elementwise operations behind it in the drain.
+"""Convolutions: a matrix product over sliding windows on the dot array, the elementwise operations behind
+it in the drain.
 
-Aligned groups are one call each; other groups are one dense product with zeros between the groups. A depthwise convolution is a
-multiply-accumulate a lane (`depthwise`). One input channel along one axis is folded into the lanes (`fold`).
+Aligned groups are one call each; other groups are one dense product with zeros between the groups. A
+depthwise convolution is a multiply-accumulate a lane (`depthwise`). One input channel along one axis is
+folded into the lanes (`fold`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Depthwise convolutions: products of window and weights, folded over the taps, one word of channels a cycle."""
+"""Depthwise convolutions: products of window and weights, folded over the taps, one word of channels a
+cycle.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def depthwise(builder: SelectionBuilder, head: Node, drain: Drain, out: Operand,
     shape = (*kernel, channels)
     layout = rows_of_last_axis(shape, builder.lanes)
     weights = builder.weight(
-        weight.name, weight_fmt, layout, lambda stored: np.asarray(stored).reshape(channels, -1).T, "depthwise"
+        weight.name,
+        weight_fmt,
+        layout,
+        lambda stored: np.asarray(stored).reshape(channels, -1).T,
+        "depthwise",
     )
     taps = whole(shape, layout).permute((axes, *range(axes))).expand((*out.access.sizes, *kernel))
     b = ExprBuilder()

@@ -1,4 +1,6 @@
-"""What stands behind the sums of a kernel: bias and the elementwise tree of the model, evaluated as the results leave."""
+"""What stands behind the sums of a kernel: bias and the elementwise tree of the model, evaluated as the
+results leave.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def fused_head(view: GraphView, node: Node, heads: Sequence[str]) -> tuple[Node,
     found = [
         name
         for name in tree.leaves
-        if view.nodes[name].op in heads and view.nodes[name].shape == node.shape and view.inside(name, tree.names)
+        if view.nodes[name].op in heads
+        and view.nodes[name].shape == node.shape
+        and view.inside(name, tree.names)
     ]
     if not found:
         return Reject(f"no {' or '.join(heads)} of the same shape feeds it alone")
@@ -44,11 +48,17 @@ def fused_head(view: GraphView, node: Node, heads: Sequence[str]) -> tuple[Node,
 class Drain:
     """Bias and tree behind `head`, written over `domain`.
 
-    order: axes of the head's result in the order of the domain (leading domain dimensions of size 1 beyond them are allowed).
+    order: axes of the head's result in the order of the domain (leading domain dimensions of size 1 beyond
+    them are allowed).
     """
 
     def __init__(
-        self, builder: SelectionBuilder, head: Node, tree: Tree, domain: tuple[int, ...], order: tuple[int, ...]
+        self,
+        builder: SelectionBuilder,
+        head: Node,
+        tree: Tree,
+        domain: tuple[int, ...],
+        order: tuple[int, ...],
     ) -> None:
         self.builder, self.head, self.tree, self.domain, self.order = builder, head, tree, domain, order
 
@@ -63,8 +73,8 @@ class Drain:
     ) -> tuple[Expr, Placed]:
         """Expression and memories for the results that `out` writes.
 
-        total: range of the sums. right: format of the weights. taken: memories that the kernel reads through other ports.
-        features: first and count of the last domain dimension that this call computes.
+        total: range of the sums. right: format of the weights. taken: memories that the kernel reads
+        through other ports. features: first and count of the last domain dimension that this call computes.
         """
         head = self.head.name
         inputs: list[tuple[str, Value | NumberFormat]] = [(head, total)]
@@ -108,7 +118,9 @@ class Drain:
 
 
 def bias_format(view: GraphView, name: str, total: Value, right: NumberFormat) -> NumberFormat:
-    """Format of a constant bias: the fraction of the sums, as wide as its values need, at most twice the weights' width."""
+    """Format of a constant bias: the fraction of the sums, as wide as its values need, at most twice the
+    weights' width.
+    """
     values = np.abs(np.asarray(view.graph.constants[name], dtype=np.float64))
     largest = int(np.ceil(np.ldexp(values.max() if values.size else 0.0, total.frac)))
     widest = min(64, 2 * right.width)

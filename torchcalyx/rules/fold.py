@@ -1,8 +1,9 @@
 """Long one-dimensional kernels over one channel: taps run over the lanes.
 
-The stride need not be a multiple of the lanes L: A = L / gcd(L, stride) neighbouring outputs share one window that begins at a whole word,
-and are A times as many features of a product over K + stride * (A - 1) taps, with zeros where a feature's own K taps are not. So the
-kernel is an ordinary dot product, at K / (K + stride * (A - 1) + L) of the full rate or better.
+The stride need not be a multiple of the lanes L: A = L / gcd(L, stride) neighbouring outputs share one
+window that begins at a whole word, and are A times as many features of a product over K + stride * (A - 1)
+taps, with zeros where a feature's own K taps are not. So the kernel is an ordinary dot product, at K / (K +
+stride * (A - 1) + L) of the full rate or better.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from torchcalyx.select.tree import Adapt, Tree, expression
 
 @dataclass(frozen=True)
 class Fold:
-    """axis: the spatial axis with the kernel. group: outputs that share a window. lead: taps in front of the first one. taps: of a window.
+    """axis: the spatial axis with the kernel. group: outputs that share a window. lead: taps in front of
+    the first one. taps: of a window.
 
     left: windows over (N, groups, taps).
     """

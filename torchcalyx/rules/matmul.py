@@ -1,4 +1,6 @@
-"""Matrix products: linear and matmul, with the elementwise operations behind them in the drain of the engine."""
+"""Matrix products: linear and matmul, with the elementwise operations behind them in the drain of the
+engine.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def _flattened(view: GraphView, head: Node) -> Node | None:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A kernel for the product. copies: elements copied before it can run. emit: makes the copies and the call's spec."""
+    """A kernel for the product. copies: elements copied before it can run. emit: makes the copies and the
+    call's spec.
+    """
 
     cycles: int
     make: Callable[[], tuple[KernelSpec, list[str]]]
@@ -112,7 +116,9 @@ class _Product:
         value = self.builder.value(self.flat.name)
         access = value.access.reshape(node.shape)
         if access is None:
-            return Located(value.buffer, value.access, value.fmt)  # read dimension by dimension, see `_dot_flattened`
+            return Located(
+                value.buffer, value.access, value.fmt
+            )  # read dimension by dimension, see `_dot_flattened`
         return Located(value.buffer, access.expand(shape), value.fmt)
 
     def _candidates(self) -> list[_Candidate]:
@@ -129,7 +135,8 @@ class _Product:
         drain = Drain(self.builder, self.head, self.tree, self.domain, order)
         return drain.epilogue(self.total, self.right_fmt, self.fmt, taken, self.out, (0, self.domain[-1]))
 
-    # ---- the dot array -------------------------------------------------------------------------------------------------
+    # ---- the dot array
+    # -------------------------------------------------------------------------------------------------
     def _dot(self) -> _Candidate:
         features = self.domain[-1]
         columns = dot_columns(self.view)
@@ -165,7 +172,9 @@ class _Product:
         return None if mode == "vector" else mode
 
     def _dot_flattened(self) -> _Candidate:
-        """The dot array over the axes of a flattened tensor in the order of memory; the weights are permuted instead."""
+        """The dot array over the axes of a flattened tensor in the order of memory; the weights are
+        permuted instead.
+        """
         assert self.flat is not None
         lead = len(self.root.shape) - 1
         value, stages = self.left, self.view.options.multiplier_stages
@@ -174,7 +183,10 @@ class _Product:
         if lane_fit(ordered(self.builder, value, value.shape, order)) is not None:
             layout = rows_of_last_axis(value.shape, self.builder.lanes)
             why = "the flattened axes do not lie in whole words"
-            value, order = self.builder.relayout(value, layout, value.shape, why), tuple(range(len(value.shape)))
+            value, order = (
+                self.builder.relayout(value, layout, value.shape, why),
+                tuple(range(len(value.shape))),
+            )
         access = value.access.permute(order)
         if lead == 0:
             access = access.over((1, *access.sizes), tuple((0, *s) for s in access.steps))
@@ -198,14 +210,18 @@ class _Product:
 
         return _Candidate(0, make)
 
-    # ---- the systolic array --------------------------------------------------------------------------------------------
+    # ---- the systolic array
+    # --------------------------------------------------------------------------------------------
     def _systolic(self) -> _Candidate:
         rows = systolic_rows(self.view)
         right = self._right()
         choices = []
         for copy_left in (False, True):
             for copy_right in (False, True):
-                left_operand, right_operand = self._as_if(self.left, copy_left), self._as_if(right, copy_right)
+                left_operand, right_operand = (
+                    self._as_if(self.left, copy_left),
+                    self._as_if(right, copy_right),
+                )
                 if _feeds_refusal(left_operand, right_operand, rows) is None:
                     copied = copy_left * product(self.left.shape) + copy_right * product(right.shape)
                     choices.append((copied, copy_left, copy_right))
@@ -213,7 +229,11 @@ class _Product:
         if right.buffer == self.left.buffer and not copy_left and not copy_right:
             copied, copy_right = product(right.shape), True
         period = max(rows, self.builder.lanes, self.inner)
-        tiles = product(self.domain[:-2]) * -(-self.domain[-2] // rows) * -(-self.domain[-1] // self.builder.lanes)
+        tiles = (
+            product(self.domain[:-2])
+            * -(-self.domain[-2] // rows)
+            * -(-self.domain[-1] // self.builder.lanes)
+        )
 
         def make() -> tuple[KernelSpec, list[str]]:
             why = "the systolic array cannot feed from it"
@@ -254,7 +274,8 @@ class _Product:
             return Located(turned.buffer, turned.access.permute((1, 0)).expand(shape), turned.fmt)
         return self._value(self.right_name, shape)
 
-    # ---- helpers -------------------------------------------------------------------------------------------------------
+    # ---- helpers -----------------------------------------------------------------------------------------
+    # --------------
     def _value(self, name: str, shape: tuple[int, ...]) -> Located:
         value = self.builder.value(name)
         return Located(value.buffer, value.access.expand(shape), value.fmt)
@@ -274,7 +295,9 @@ def dot_columns(view: GraphView) -> int:
 
 
 def systolic_rows(view: GraphView) -> int:
-    """Rows of the program's systolic array within the budget; at most one per lane, so that every feed works."""
+    """Rows of the program's systolic array within the budget; at most one per lane, so that every feed
+    works.
+    """
     return max(1, min(view.lanes, view.options.multipliers // view.lanes))
 
 

@@ -72,7 +72,9 @@ def _upsample(view: GraphView, node: Node) -> Match | Reject:
 
 def _build_upsample(builder: SelectionBuilder, node: Node) -> Located:
     """A copy in which each position is read once for every position it becomes."""
-    value = channels_last(builder, builder.value(node.args[0]), "upsampling copies words of neighbouring channels")
+    value = channels_last(
+        builder, builder.value(node.args[0]), "upsampling copies words of neighbouring channels"
+    )
     scales, rank = node.ints("scales"), len(node.shape)
     shape = (node.shape[0], *node.shape[2:], node.shape[1])
     layout = rows_of_last_axis(shape, builder.lanes)

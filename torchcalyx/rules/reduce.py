@@ -1,4 +1,6 @@
-"""Reductions: sum, mean, extremes, any and all, with elementwise operations before and after them in the same kernel."""
+"""Reductions: sum, mean, extremes, any and all, with elementwise operations before and after them in the
+same kernel.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def _fused(view: GraphView, node: Node) -> Match | Reject:
     heads = [
         name
         for name in tree.leaves
-        if view.nodes[name].op in FOLDS and view.nodes[name].shape == node.shape and view.inside(name, tree.names)
+        if view.nodes[name].op in FOLDS
+        and view.nodes[name].shape == node.shape
+        and view.inside(name, tree.names)
     ]
     if not heads:
         return Reject("no reduction of the same shape feeds it alone")
@@ -63,7 +67,9 @@ def _match(view: GraphView, head: Node, after: Tree, root: Node) -> Match | Reje
     leaves = before.leaves if before.nodes else (source.name,)
     others = tuple(name for name in after.leaves if name != head.name)
     covers = (head.name, *(n.name for n in (*before.nodes, *after.nodes)))
-    return Match(covers, (*leaves, *others), lambda b: _Reduction(head, root, before, after, leaves, others).build(b))
+    return Match(
+        covers, (*leaves, *others), lambda b: _Reduction(head, root, before, after, leaves, others).build(b)
+    )
 
 
 @dataclass(frozen=True)

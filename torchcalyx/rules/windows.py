@@ -1,7 +1,7 @@
 """Sliding windows as views: what convolutions and pooling share.
 
-Activations are read channels-last (a word holds neighbouring channels of one position); padding is part of the access, and nothing is
-unfolded in memory.
+Activations are read channels-last (a word holds neighbouring channels of one position); padding is part of
+the access, and nothing is unfolded in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from torchcalyx.select.placing import rows_of_last_axis
 
 
 def windows(node: Node, access: Access, kernel: tuple[int, ...], fill: int) -> Access | None:
-    """Access over (N, C, *positions, *taps) from one over (N, C, *spatial); None when it is padded otherwise already."""
+    """Access over (N, C, *positions, *taps) from one over (N, C, *spatial); None when it is padded
+    otherwise already.
+    """
     axes = len(kernel)
     before, after = (0, 0, *node.ints("before")), (0, 0, *node.ints("after"))
     padded = access.pad(before, after, fill)

@@ -1,7 +1,7 @@
 """Selection: every node of a typed graph becomes part of a kernel call, a view, or a refusal.
 
-Nodes are visited from the outputs; the first rule that matches covers its nodes. Then the matches build their calls in topological
-order. All nodes without a rule are reported in one error.
+Nodes are visited from the outputs; the first rule that matches covers its nodes. Then the matches build
+their calls in topological order. All nodes without a rule are reported in one error.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _choose(view: GraphView, rules: tuple[Rule, ...]) -> dict[str, _Choice]:
     if refusals:
         count = len(refusals)
         raise UnsupportedOpError(
-            f"{count} operation{'s have' if count > 1 else ' has'} no kernel:\n" + "\n".join(reversed(refusals))
+            f"{count} operation{'s have' if count > 1 else ' has'} no kernel:\n"
+            + "\n".join(reversed(refusals))
         )
     return choices
 
@@ -142,5 +143,14 @@ def _rows(view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilde
         became = f"{call.name}" if call else f"access to {builder.located[root].buffer}"
         if root != node.name:
             became += f" (fused into {root})"
-        rows.append(Row(node.name, node.op, became, choice.rule.name, choice.refused if root == node.name else (), node.source))
+        rows.append(
+            Row(
+                node.name,
+                node.op,
+                became,
+                choice.rule.name,
+                choice.refused if root == node.name else (),
+                node.source,
+            )
+        )
     return tuple(rows)

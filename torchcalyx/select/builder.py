@@ -49,7 +49,8 @@ class SelectionBuilder:
         self._rule: tuple[str, tuple[str, ...]] = ("", ())
         self._node: Node | None = None
 
-    # ---- places ------------------------------------------------------------------------------------------------------
+    # ---- places
+    # ------------------------------------------------------------------------------------------------------
     def begin(self, rule: str, node: Node, covers: tuple[str, ...]) -> None:
         """The rule whose `build` runs next."""
         self._rule, self._node = (rule, covers), node
@@ -77,9 +78,16 @@ class SelectionBuilder:
         return name
 
     def weight(
-        self, name: str, fmt: NumberFormat, layout: Layout, pack: Callable[[IntArray], IntArray], tag: str = ""
+        self,
+        name: str,
+        fmt: NumberFormat,
+        layout: Layout,
+        pack: Callable[[IntArray], IntArray],
+        tag: str = "",
     ) -> str:
-        """The buffer that holds constant `name` in `fmt`, its stored integers arranged by `pack`; equal requests share it."""
+        """The buffer that holds constant `name` in `fmt`, its stored integers arranged by `pack`; equal
+        requests share it.
+        """
         key = (name, fmt, layout, tag)
         if key not in self._weight_of:
             title = self.view.graph.parameter_names.get(name, name)
@@ -95,7 +103,8 @@ class SelectionBuilder:
         """The kernel operand that reads a value over its own shape."""
         return Operand(located.fmt, self.buffers[located.buffer].layout, located.access)
 
-    # ---- calls -------------------------------------------------------------------------------------------------------
+    # ---- calls -------------------------------------------------------------------------------------------
+    # ------------
     def call(self, spec: KernelSpec, reads: Sequence[str], writes: Sequence[str], reason: str = "") -> None:
         """Append a kernel call of the current rule; with a reason it is a call the user did not write."""
         assert self._node is not None
@@ -103,12 +112,22 @@ class SelectionBuilder:
         name = f"k{len(self.calls)}_{spec.family}"
         node = "" if reason else self._node.name
         row = Call(
-            name, spec, tuple(reads), tuple(writes), rule, () if reason else covers, node, self._node.source, reason
+            name,
+            spec,
+            tuple(reads),
+            tuple(writes),
+            rule,
+            () if reason else covers,
+            node,
+            self._node.source,
+            reason,
         )
         self.calls.append(row)
 
     def relayout(self, value: Located, layout: Layout, shape: tuple[int, ...], reason: str) -> Located:
-        """A copy of `value`, seen row-major as `shape`, in a buffer of `layout`; equal copies are made once."""
+        """A copy of `value`, seen row-major as `shape`, in a buffer of `layout`; equal copies are made
+        once.
+        """
         key = (value, layout, shape)
         if key not in self._copies:
             target = whole(shape, layout)

@@ -1,4 +1,6 @@
-"""Graph operations as lane expressions: what each elementwise operation of the normal form means in fixed point."""
+"""Graph operations as lane expressions: what each elementwise operation of the normal form means in fixed
+point.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from torchcalyx.select.functions import FUNCTIONS, emit_function, function_multi
 from torchcalyx.select.view import GraphView
 
 SPARE_BITS = 4
-"""Significant bits of a scalar beyond the element width: its rounding stays below the rounding of the result."""
+"""Significant bits of a scalar beyond the element width: its rounding stays below the rounding of the
+result.
+"""
 
 Emit: TypeAlias = "Callable[[Datapath, Node, list[int]], int]"
 
@@ -104,10 +108,11 @@ def _cast(d: Datapath, node: Node, args: list[int]) -> int:
 
 
 def _floor_div(d: Datapath, x: int, divisor: int) -> int:
-    """floor(x / divisor) exactly: a multiplication by a rounded-up reciprocal, wide enough for the operand's range.
+    """floor(x / divisor) exactly: a multiplication by a rounded-up reciprocal, wide enough for the
+    operand's range.
 
-    For 0 <= x < 2**n and m = ceil(2**s / q) with s = n + bits(q), floor(x * m / 2**s) = floor(x / q); a negative x goes through
-    floor(x / q) = -1 - floor((-1 - x) / q).
+    For 0 <= x < 2**n and m = ceil(2**s / q) with s = n + bits(q), floor(x * m / 2**s) = floor(x / q); a
+    negative x goes through floor(x / q) = -1 - floor((-1 - x) / q).
     """
     b = d.b
     if divisor < 0:

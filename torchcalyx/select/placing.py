@@ -41,10 +41,11 @@ def place_operands(
     why: str,
     taken: Sequence[str] = (),
 ) -> Placed:
-    """Operands for a kernel that loops over `domain` with its dimensions in `order`, the last one over the lanes.
+    """Operands for a kernel that loops over `domain` with its dimensions in `order`, the last one over the
+    lanes.
 
-    A value that the kernel cannot read as it lies is copied first; so is one whose memory another operand reads already
-    (`taken`: memories that other ports of the kernel read).
+    A value that the kernel cannot read as it lies is copied first; so is one whose memory another operand
+    reads already (`taken`: memories that other ports of the kernel read).
     """
     operands: list[Operand] = []
     buffers: list[str] = []
@@ -108,7 +109,9 @@ def _copied(
     return Located(copy.buffer, copy.access.permute(inverse), value.fmt)
 
 
-def loop_orders(builder: SelectionBuilder, values: Sequence[Located], domain: tuple[int, ...]) -> list[tuple[int, ...]]:
+def loop_orders(
+    builder: SelectionBuilder, values: Sequence[Located], domain: tuple[int, ...]
+) -> list[tuple[int, ...]]:
     """Orders of the domain worth trying: row-major first, then the memory order of each full operand."""
     natural = tuple(range(len(domain)))
     orders = [natural]
@@ -119,7 +122,9 @@ def loop_orders(builder: SelectionBuilder, values: Sequence[Located], domain: tu
 
 
 def memory_order(builder: SelectionBuilder, value: Located) -> tuple[int, ...]:
-    """Axes of a value from the longest step in memory to the shortest; axes of size 1 keep their place as far as possible."""
+    """Axes of a value from the longest step in memory to the shortest; axes of size 1 keep their place as
+    far as possible.
+    """
     layout = builder.buffers[value.buffer].layout
     row = layout.row_words * layout.lanes
     rows, columns = value.access.steps[:2]
@@ -141,7 +146,9 @@ def copies_needed(
 
 
 def result_layouts(shape: tuple[int, ...], lanes: int) -> list[Layout]:
-    """Packings of a row-major result worth trying: the natural one, then one row for each index of the leading axes."""
+    """Packings of a row-major result worth trying: the natural one, then one row for each index of the
+    leading axes.
+    """
     natural = row_major(shape, lanes)
     if not shape:
         return [natural]

@@ -19,7 +19,8 @@ Adapt: TypeAlias = "Callable[[ExprBuilder, Mapping[str, int]], int]"
 
 @dataclass(frozen=True)
 class Tree:
-    """nodes: elementwise nodes computed together, in topological order, the root last (none: the root is the head itself).
+    """nodes: elementwise nodes computed together, in topological order, the root last (none: the root is
+    the head itself).
 
     leaves: values read, scalars left out, in first-use order.
     """

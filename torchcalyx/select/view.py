@@ -46,9 +46,11 @@ class GraphView:
 
     @cached_property
     def wanted(self) -> Mapping[str, tuple[int, ...]]:
-        """Axis order in which the readers of a value would like it in memory (last: over the lanes), where they have a wish.
+        """Axis order in which the readers of a value would like it in memory (last: over the lanes), where
+        they have a wish.
 
-        Convolutions and pooling read channels-last; elementwise operations and padding pass the wish on to their operands.
+        Convolutions and pooling read channels-last; elementwise operations and padding pass the wish on to
+        their operands.
         """
         wishes: dict[str, tuple[int, ...]] = {}
         for node in reversed(self.graph.nodes):
