@@ -76,11 +76,19 @@ class ExprBuilder:
     def minimum(self, a: int, b: int) -> int:
         """The smaller of a and b."""
         a, b, x, y = self._align(a, b)
+        if x.high <= y.low:
+            return a
+        if y.high <= x.low:
+            return b
         return self._add("min", (a, b), Value(x.frac, min(x.low, y.low), min(x.high, y.high)))
 
     def maximum(self, a: int, b: int) -> int:
         """The larger of a and b."""
         a, b, x, y = self._align(a, b)
+        if x.low >= y.high:
+            return a
+        if y.low >= x.high:
+            return b
         return self._add("max", (a, b), Value(x.frac, max(x.low, y.low), max(x.high, y.high)))
 
     def floor(self, a: int) -> int:
@@ -89,6 +97,13 @@ class ExprBuilder:
         if x.frac <= 0:
             return self._at(a, 0)
         return self._add("floor", (a,), Value(0, x.low >> x.frac, x.high >> x.frac), x.frac)
+
+    def wrap(self, a: int, fmt: NumberFormat) -> int:
+        """a modulo the range of an integer format, as integers of a fixed width wrap; free in hardware."""
+        x = self.value(a)
+        if fmt.min <= x.low and x.high <= fmt.max:
+            return a
+        return self._add("wrap", (self.floor(a),), Value(0, fmt.min, fmt.max), 0, fmt)
 
     def truncate(self, a: int) -> int:
         """a rounded towards zero (frac 0)."""
@@ -101,12 +116,16 @@ class ExprBuilder:
 
     def less(self, a: int, b: int) -> int:
         """1 when a < b, else 0."""
-        a, b, _, _ = self._align(a, b)
+        a, b, x, y = self._align(a, b)
+        if x.high < y.low or x.low >= y.high:
+            return self.const(int(x.high < y.low))
         return self._add("lt", (a, b), value_of(BOOL))
 
     def equal(self, a: int, b: int) -> int:
         """1 when a == b, else 0."""
-        a, b, _, _ = self._align(a, b)
+        a, b, x, y = self._align(a, b)
+        if x.high < y.low or y.high < x.low:
+            return self.const(0)
         return self._add("eq", (a, b), value_of(BOOL))
 
     def logic_not(self, a: int) -> int:

@@ -1,7 +1,7 @@
 """The operations of a lane's datapath, and what they compute to the bit.
 
 An `Expr` is a tuple of operations in evaluation order. Every operation is exact in a format wide enough for
-any operand; only "quant" (round half to even, then saturate) and "floor" narrow. The same value serves
+any operand; only "quant" (round half to even, then saturate), "floor" and "wrap" narrow. The same value serves
 elementwise kernels, the drain of the GEMM engine and both ends of a reduction. `emulate` defines the meaning,
 `lane.py` builds the hardware, `expr_builder.py` makes expressions.
 """
@@ -26,7 +26,7 @@ from .numerics import (
 
 OpName: TypeAlias = Literal[
     "in", "const", "add", "sub", "mul", "cmul", "neg", "abs", "min", "max", "lt", "eq",
-    "and", "or", "xor", "not", "select", "scale", "floor", "quant", "rom", "clz", "shl",
+    "and", "or", "xor", "not", "select", "scale", "floor", "wrap", "quant", "rom", "clz", "shl",
 ]  # fmt: skip
 
 
@@ -113,6 +113,16 @@ class Expr:
         return "\n".join(lines)
 
 
+def wrapped(values: IntArray, into: Value) -> IntArray:
+    """The low bits of integers, read as a number of the power-of-two range `into`."""
+    size = into.high - into.low + 1
+    exact = np.asarray(values)
+    if size > 1 << 62:
+        exact = exact.astype(object)
+    result: IntArray = (exact - into.low) % size + into.low
+    return result
+
+
 def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> IntArray:
     """Exact result of one operation that does not narrow."""
     bits = op.value.width
@@ -134,6 +144,8 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
             return wide[0] * (1 << op.param)
         case "floor":
             return as_exact(args[0] >> op.param, bits)
+        case "wrap":
+            return wrapped(args[0], op.value)
         case "neg":
             return -wide[0]
         case "abs":

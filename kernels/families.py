@@ -7,9 +7,10 @@ from .dot import Dot
 from .elementwise import Elementwise
 from .gather import Gather
 from .reduce import Reduce
-from .reorder import Reorder
 from .scan import Scan
+from .splice import Splice
 from .systolic import Systolic
+from .transpose import Transpose
 
-FAMILIES: tuple[type, ...] = (Systolic, Dot, Elementwise, Reduce, ArgReduce, Scan, Gather, Reorder)
+FAMILIES: tuple[type, ...] = (Systolic, Dot, Elementwise, Reduce, ArgReduce, Scan, Gather, Splice, Transpose)
 """The spec class of each family; its docstring states equation, interface, cycles and number behaviour."""

@@ -19,7 +19,7 @@ STAGE = 6
 """Delay units of one pipeline stage: bias addition, ReLU and requantisation just fit."""
 
 _UNITS = {
-    "in": 0, "const": 0, "scale": 0, "floor": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1,
+    "in": 0, "const": 0, "scale": 0, "floor": 0, "wrap": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1,
     "quant": 3, "clz": 3, "shl": 3,
 }  # fmt: skip
 _CARRY = 2
@@ -116,6 +116,12 @@ def _floor(c: Component, value: Signal, shift: int, width: int) -> Signal:
     return c.resize(c.slice(value, shift, value.width - shift), width)
 
 
+def _wrap(c: Component, value: Signal, op: Op) -> Signal:
+    assert op.fmt is not None
+    low = c.resize(value, op.fmt.width)
+    return low if op.fmt.signed else c.pad(low, op.value.width)
+
+
 def _operation(op: Op) -> Make:
     """How the cells of an ordinary operation are made."""
     width = op.value.width
@@ -127,6 +133,7 @@ def _operation(op: Op) -> Make:
         "const": lambda c, s: c.const(op.param, width),
         "scale": lambda c, s: c.shift_left(s[0], op.param, width),
         "floor": lambda c, s: _floor(c, s[0], op.param, width),
+        "wrap": lambda c, s: _wrap(c, s[0], op),
         "add": _sum(True, width),
         "sub": _sum(False, width),
         "neg": lambda c, s: c.sub(c.const(0, 1), s[0], width),

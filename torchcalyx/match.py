@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reject:
-    """Why a rule does not apply. Falsy."""
+    """Why a rule does not apply. Falsy. related: False when the rule is about other operations altogether."""
 
     reason: str
+    related: bool = True
 
     def __bool__(self) -> bool:
         return False

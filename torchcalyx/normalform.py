@@ -138,13 +138,13 @@ OPS: Mapping[str, Op] = {
                 ("sizes", "starts", "steps"), slice_rule),
     "expand": Op("x broadcast to shape", 1, 1, ("shape",), expand_rule),
     "cat": Op("operands joined along dim", 1, None, ("dim",), cat_rule),
-    "conv": Op("cross-correlation of zero-padded x[N, C, *S] with weight[Co, C / groups, *K], + bias[Co]", 2, 3,
+    "conv": Op("zero-padded x[N, C, *S] correlated with weight[Co, C / groups, *K], + bias[Co]", 2, 3,
                ("after", "before", "dilation", "groups", "stride"), conv_rule),
     "max_pool": Op("greatest of each window of x[N, C, *S]; padding never wins", 1, 1,
                    ("after", "before", "dilation", "kernel", "stride"), max_pool_rule),
     "sum_pool": Op("sum of each window of x[N, C, *S]; padding is zero", 1, 1, _WINDOW, pool_rule),
-    "upsample": Op("x[N, C, *S] with each element repeated scales[i] times along spatial axis i", 1, 1, ("scales",),
-                   upsample_rule),
+    "upsample": Op("x[N, C, *S], each element repeated scales[i] times along spatial axis i", 1, 1,
+                   ("scales",), upsample_rule),
     "pad": Op("x with value before and after each axis", 1, 1, ("after", "before", "value"), pad_rule),
 }  # fmt: skip
 

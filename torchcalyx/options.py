@@ -64,7 +64,11 @@ class Options:
         _one_of("unsupported", self.unsupported, ("error",))
         if not isinstance(self.share, bool):
             raise OptionsError(f"share must be True or False, not {self.share!r}")
-        object.__setattr__(self, "rules", tuple(self.rules))
+        rules = tuple(self.rules)
+        for rule in rules:
+            if not callable(getattr(rule, "apply", None)) or not isinstance(getattr(rule, "name", None), str):
+                raise OptionsError(f"rules takes torchcalyx.match.Rule values, not {type(rule).__name__}")
+        object.__setattr__(self, "rules", rules)
 
     def _key(self) -> tuple[Any, ...]:
         """Every field; the calibration set by identity, since tensors have no plain equality."""

@@ -20,7 +20,7 @@ from torchcalyx.errors import CaptureError, InputError, OptionsError, Unsupporte
 from torchcalyx.graph import Array, Graph, Node
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, bits_for_range, fixed, integer
 from torchcalyx.options import Options, Precision, resolve_precision
-from torchcalyx.ranges import Interval, interval
+from torchcalyx.ranges import Interval, dtype_interval, interval
 from torchcalyx.reference import evaluate
 
 MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
@@ -77,11 +77,16 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
         elif node.dtype.startswith("float"):
             formats[node.name] = precisions.format(node, largest[node.name])
         else:
-            ranges[node.name] = found = interval(node, graph, ranges, formats)
+            found = interval(node, graph, ranges, formats)
+            own = dtype_interval(node.dtype)
+            if node.dtype != "int64" and not own.low <= found.low <= found.high <= own.high:
+                found = own  # it wraps, as torch's integers do
+            ranges[node.name] = found
             width = bits_for_range(found.low, found.high)
             if width > 64:
                 too_wide.append(f"  {node} at {node.source}: values from {found.low} to {found.high}")
-            formats[node.name] = integer(min(width, 64))
+            signed = own.low < 0 or node.dtype == "int64"
+            formats[node.name] = integer(min(width, 64)) if signed else integer(min(width - 1, 63) or 1, signed=False)
     if too_wide:
         raise UnsupportedOpError(
             "integer values that may pass 64 bits cannot be computed exactly:\n"

@@ -29,7 +29,7 @@ def interval(
     ones.
     """
     if node.op == "input":
-        return _dtype_interval(node.dtype)
+        return _input_interval(node.dtype)
     if node.op == "constant":
         values = np.asarray(graph.constants[node.name])
         return Interval(int(values.min()), int(values.max())) if values.size else Interval(0, 0)
@@ -51,10 +51,15 @@ def _shift(stored: int, frac: int) -> int:
     return magnitude if stored >= 0 else -magnitude
 
 
-def _dtype_interval(dtype: str) -> Interval:
+def dtype_interval(dtype: str) -> Interval:
+    """Every value of an integer dtype."""
     info = np.iinfo(dtype)
-    bound = 1 << (INPUT_BITS - 1)
-    return Interval(max(int(info.min), -bound), min(int(info.max), bound - 1))
+    return Interval(int(info.min), int(info.max))
+
+
+def _input_interval(dtype: str) -> Interval:
+    bound, own = 1 << (INPUT_BITS - 1), dtype_interval(dtype)
+    return Interval(max(own.low, -bound), min(own.high, bound - 1))
 
 
 def _within_dtype(found: Interval, dtype: str) -> Interval:
@@ -163,7 +168,7 @@ _OPS = {
     "minimum": lambda n, g, a: Interval(min(a[0].low, a[1].low), min(a[0].high, a[1].high)),
     "maximum": lambda n, g, a: Interval(max(a[0].low, a[1].low), max(a[0].high, a[1].high)),
     "where": lambda n, g, a: _union(a[1:]),
-    "cast": lambda n, g, a: _within_dtype(a[0], n.dtype),
+    "cast": lambda n, g, a: a[0],
     "sum": _sum,
     "prod": _prod,
     "cumsum": _cumsum,

@@ -20,7 +20,8 @@ def _spatial(x: TensorType) -> tuple[int, ...]:
 
 
 def _counts(value: Attr, key: str, axes: int, least: int) -> tuple[int, ...]:
-    need(isinstance(value, tuple) and len(value) == axes, f"{key} = {value} needs one int for each of {axes} axes")
+    one_each = isinstance(value, tuple) and len(value) == axes
+    need(one_each, f"{key} = {value} needs one int for each of {axes} axes")
     assert isinstance(value, tuple)
     counts = tuple(v for v in value if type(v) is int)
     need(len(counts) == axes and min(counts) >= least, f"{key} = {value} must hold ints of at least {least}")
@@ -55,11 +56,10 @@ def conv_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     need(len(weight.shape) == len(x.shape) and min(weight.shape) > 0, f"weight {weight} does not fit {x}")
     need(type(groups) is int and groups >= 1, f"groups = {groups} must be a positive int")
     assert isinstance(groups, int)
-    features = weight.shape[0]
-    need(
-        weight.shape[1] * groups == x.shape[1] and features % groups == 0,
-        f"{groups} groups do not split {x.shape[1]} channels into {weight.shape[1]} each, or {features} results",
-    )
+    features, part = weight.shape[:2]
+    fits = part * groups == x.shape[1] and features % groups == 0
+    text = f"{groups} groups do not split {x.shape[1]} channels into {part} each, or {features} results"
+    need(fits, text)
     need(len(types) == 2 or types[2].shape == (features,), f"bias must have shape [{features}]")
     return TensorType((x.shape[0], features, *_positions(spatial, weight.shape[2:], attrs)), dtype)
 
@@ -78,7 +78,8 @@ def max_pool_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     result = pool_rule(types, attrs)
     keys = ("kernel", "stride", "before", "dilation")
     kernel, stride, before, dilation = (_counts(attrs[k], k, len(result.shape) - 2, 0) for k in keys)
-    for axis, (n, k, s, b, d) in enumerate(zip(types[0].shape[2:], kernel, stride, before, dilation, strict=True)):
+    spatial = zip(types[0].shape[2:], kernel, stride, before, dilation, strict=True)
+    for axis, (n, k, s, b, d) in enumerate(spatial):
         windows = (range(i * s - b, i * s - b + d * k, d) for i in range(result.shape[2 + axis]))
         full = all(any(0 <= place < n for place in window) for window in windows)
         need(full, f"a window of spatial axis {axis} holds nothing but padding")

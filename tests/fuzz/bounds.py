@@ -61,7 +61,9 @@ def _rounding(node: Node, value: Array, error: Real, fmt: NumberFormat) -> Real:
     if node.op == "div_const":  # the reciprocal is a constant of a few bits more than the result
         hardware = hardware + np.abs(value) * 2.0 ** -(fmt.width + 3)
     eps = EPS[node.dtype]
-    torch = np.where(np.abs(value.astype(node.dtype).astype(np.float64) - value) + error == 0, 0.0, eps * np.abs(value))
+    torch = np.where(
+        np.abs(value.astype(node.dtype).astype(np.float64) - value) + error == 0, 0.0, eps * np.abs(value)
+    )
     return hardware + torch
 
 
@@ -137,7 +139,9 @@ def _prod(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Re
     size = np.abs(np.asarray(args[0], np.float64))
     grown = (size + errors[0]).prod(axis=dims, keepdims=keep) - size.prod(axis=dims, keepdims=keep)
     # every partial product is narrowed in hardware: no bound without knowing in which format
-    return np.where(errors[0].any(), NONE, np.full(node.shape, NONE) if node.dtype.startswith("float") else grown)
+    return np.where(
+        errors[0].any(), NONE, np.full(node.shape, NONE) if node.dtype.startswith("float") else grown
+    )
 
 
 def _cumsum(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
@@ -149,8 +153,7 @@ def _cumsum(node: Node, value: Array, args: list[Array], errors: list[Real]) -> 
 
 
 def _pick(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
-    """An index is certain when no other element comes near the extreme (ties of exact elements: the first).
-    """
+    """An index is certain when no other element comes near the extreme (exact ties: the first)."""
     dim, keep = int(node.attr("dim")), bool(node.attr("keepdim"))  # type: ignore[arg-type]
     x = np.asarray(args[0], np.float64)
     best = x.max(axis=dim, keepdims=True) if node.op == "argmax" else x.min(axis=dim, keepdims=True)

@@ -124,7 +124,11 @@ def _tensors(program: Program) -> dict[str, torch.Tensor]:
 
 def _without_members(program: Program) -> Iterator[Program]:
     used = " ".join([*map(str, program.lines), *program.result])
-    kept = tuple(s for s in program.setup if (m := re.search(r"(?:member|buffer)\d+", s)) and re.search(rf"{m[0]}\b", used))
+    kept = tuple(
+        s
+        for s in program.setup
+        if (m := re.search(r"(?:member|buffer)\d+", s)) and re.search(rf"{m[0]}\b", used)
+    )
     if kept != program.setup:
         yield replace(program, setup=kept)
 
@@ -137,7 +141,9 @@ def _without_inputs(program: Program) -> Iterator[Program]:
 
 def _options(program: Program) -> Iterator[Program]:
     for key in program.options:
-        yield replace(program, options={k: v for k, v in program.options.items() if k != key or k == "simulator"})
+        yield replace(
+            program, options={k: v for k, v in program.options.items() if k != key or k == "simulator"}
+        )
         if key in ("multipliers", "lanes"):
             for value in range(1, program.options[key]):
                 yield replace(program, options={**program.options, key: value})
@@ -146,7 +152,9 @@ def _options(program: Program) -> Iterator[Program]:
 def _numbers(program: Program) -> Iterator[Program]:
     """One size (everywhere), or one number in a line, less."""
     text = "\n".join([*(make for _, make in program.inputs), *program.setup, *map(str, program.lines)])
-    sizes = sorted({int(n) for part in re.findall(r"\[([\d, ]+)\]", text) for n in part.split(",") if n.strip()})
+    sizes = sorted(
+        {int(n) for part in re.findall(r"\[([\d, ]+)\]", text) for n in part.split(",") if n.strip()}
+    )
     for old in reversed(sizes):
         for new in range(1, old):
             yield _resized(program, old, new)
@@ -154,12 +162,16 @@ def _numbers(program: Program) -> Iterator[Program]:
         for match in re.finditer(r"(?<![\w.])\d+(?![\w.])", line.text):
             for smaller in range(int(match[0])):
                 changed = line.text[: match.start()] + str(smaller) + line.text[match.end() :]
-                yield replace(program, lines=(*program.lines[:i], Line(line.target, changed), *program.lines[i + 1 :]))
+                yield replace(
+                    program, lines=(*program.lines[:i], Line(line.target, changed), *program.lines[i + 1 :])
+                )
     for i, (name, make) in enumerate(program.inputs):
         for match in re.finditer(r"(?<=[\[ ])\d+(?=[,\]])", make):
             for smaller in range(1, int(match[0])):
                 changed = make[: match.start()] + str(smaller) + make[match.end() :]
-                yield replace(program, inputs=(*program.inputs[:i], (name, changed), *program.inputs[i + 1 :]))
+                yield replace(
+                    program, inputs=(*program.inputs[:i], (name, changed), *program.inputs[i + 1 :])
+                )
 
 
 def _resized(program: Program, old: int, new: int) -> Program:

@@ -39,13 +39,13 @@ def scalar(s: Sketch, value: Value) -> str:
 # ---- elementwise
 # ---------------------------------------------------------------------------------------------------
 FLOAT_UNARY = (
-    "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "F.leaky_relu({}, 0.1)", "F.relu6({})",
-    "F.hardtanh({}, -0.5, 0.75)", "F.threshold({}, 0.1, 2.0)", "{}.clamp(-0.7, 0.9)", "{}.clamp(min=0.25)",
-    "{}.clamp(max=-0.2)", "{} ** 2", "F.dropout({}, 0.5, False)", "{}.clone()",
+    "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "F.leaky_relu({}, 0.1)",
+    "F.relu6({})", "F.hardtanh({}, -0.5, 0.75)", "F.threshold({}, 0.1, 2.0)", "{}.clamp(-0.7, 0.9)",
+    "{}.clamp(min=0.25)", "{}.clamp(max=-0.2)", "{} ** 2", "F.dropout({}, 0.5, False)", "{}.clone()",
 )  # fmt: skip
 INT_UNARY = (
-    "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "{}.clamp(-5, 9)", "{}.clamp(min=3)", "~{}",
-    "{} & 12", "{} | 3", "{} ^ 5", "{}.clone()",
+    "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "{}.clamp(-5, 9)", "{}.clamp(min=3)",
+    "~{}", "{} & 12", "{} | 3", "{} ^ 5", "{}.clone()",
 )  # fmt: skip
 BOOL_UNARY = ("~{}", "torch.logical_not({})", "{}.clone()")
 
@@ -145,7 +145,14 @@ def cast(s: Sketch) -> str | None:
     value = s.value()
     if value is None:
         return None
-    kinds = ("{}.float()", "{}.to(torch.int32)", "{}.bool()", "{}.long()", "{}.to(torch.int16)", "{}.double()")
+    kinds = (
+        "{}.float()",
+        "{}.to(torch.int32)",
+        "{}.bool()",
+        "{}.long()",
+        "{}.to(torch.int16)",
+        "{}.double()",
+    )
     return s.choose(kinds).format(value.name)
 
 
@@ -162,7 +169,9 @@ def reduction(s: Sketch) -> str | None:
     name = s.choose(names)
     if value.rank == 0 or s.whole(0, 5) == 0:
         return f"{value.name}.{name}()"
-    dims = tuple(d - value.rank * s.whole(0, 1) for d in range(value.rank) if s.flag()) or (s.whole(0, value.rank - 1),)
+    dims = tuple(d - value.rank * s.whole(0, 1) for d in range(value.rank) if s.flag()) or (
+        s.whole(0, value.rank - 1),
+    )
     shown = dims[0] if len(dims) == 1 else dims
     return f"{value.name}.{name}({shown}, keepdim={s.flag()})"
 
@@ -193,7 +202,11 @@ def reshape(s: Sketch) -> str | None:
     sizes.insert(s.whole(0, len(sizes)), rest)
     if s.whole(0, 3) == 0:
         sizes[s.whole(0, len(sizes) - 1)] = -1
-    return f"{value.name}.reshape({tuple(sizes)})" if s.flag() else f"{value.name}.flatten({0 if s.flag() else -2})"
+    return (
+        f"{value.name}.reshape({tuple(sizes)})"
+        if s.flag()
+        else f"{value.name}.flatten({0 if s.flag() else -2})"
+    )
 
 
 def reorder(s: Sketch) -> str | None:
@@ -274,7 +287,13 @@ def resized(s: Sketch) -> str | None:
         return f"{value.name}.squeeze({s.whole(0, value.rank - 1) if value.rank and s.flag() else ''})"
     if kind == 2 and value.rank:
         pads = [s.whole(-1, 3) for _ in range(2 * s.whole(1, value.rank))]
-        fill = s.choose((0, 0.5, -1.3)) if value.is_float else s.whole(0, 1) if value.is_bool else s.choose((0, 2, 1))
+        fill = (
+            s.choose((0, 0.5, -1.3))
+            if value.is_float
+            else s.whole(0, 1)
+            if value.is_bool
+            else s.choose((0, 2, 1))
+        )
         return f"F.pad({value.name}, {tuple(pads)}, value={fill!r})"
     sizes = [n if n > 1 else s.whole(1, 4) for n in value.shape]
     lead = [s.whole(1, 3) for _ in range(s.whole(0, 1))]
@@ -331,8 +350,8 @@ def product(s: Sketch) -> str | None:
     return f"{x.name} @ {other.name}"
 
 
-EINSUM = (("ij,kj->ik", 2), ("ij,ij->i", 2), ("ij,jk->ki", 2), ("i,j->ij", 1), ("bij,bkj->bik", 3), ("bij,bjk->bik", 3),
-          ("ij,ij->", 2), ("bij,kj->bik", 3), ("ij->ji", 2), ("bij->bi", 3))  # fmt: skip
+EINSUM = (("ij,kj->ik", 2), ("ij,ij->i", 2), ("ij,jk->ki", 2), ("i,j->ij", 1), ("bij,bkj->bik", 3),
+          ("bij,bjk->bik", 3), ("ij,ij->", 2), ("bij,kj->bik", 3), ("ij->ji", 2), ("bij->bi", 3))  # fmt: skip
 
 
 def einsum(s: Sketch) -> str | None:
@@ -394,10 +413,12 @@ def in_place(s: Sketch) -> None:
     elif kind == 3:
         s.change(value.name, f"{place}.masked_fill_({place} > {scalar(s, there)}, {scalar(s, there)})")
     else:
-        s.change(value.name, f"{place}.{s.choose(('relu_()', 'neg_()', 'clamp_(-1, 2)', 'abs_()', 'zero_()'))}")
+        s.change(
+            value.name, f"{place}.{s.choose(('relu_()', 'neg_()', 'clamp_(-1, 2)', 'abs_()', 'zero_()'))}"
+        )
 
 
 OPERATIONS: tuple[Draw, ...] = (
-    unary, with_scalar, binary, compare, logic, where, cast, reduction, reduction, along, reshape, reorder, slicing,
-    rearranged, resized, join, linear, product, einsum, special_product,
+    unary, with_scalar, binary, compare, logic, where, cast, reduction, reduction, along, reshape, reorder,
+    slicing, rearranged, resized, join, linear, product, einsum, special_product,
 )  # fmt: skip

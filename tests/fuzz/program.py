@@ -1,5 +1,4 @@
-"""A random graph as text: the source of an ordinary module with its inputs and options, which is what runs.
-"""
+"""A random graph as text: the source of an ordinary module with its inpu with inputs and options, and its execution."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Line:
         return f"{self.target} = {self.text}" if self.target else self.text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """inputs: (name, expression that makes a random value). setup: lines of __init__ that make parameters
     and buffers.
@@ -61,6 +60,9 @@ class Program:
             tensors="".join(f"\n            {make}," for _, make in self.inputs),
             options="".join(f"\n    {k!r}: {v!r}," for k, v in self.options.items()),
         )
+
+    def __repr__(self) -> str:
+        return f"Program:\n{self.source}"
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import click
 import numpy as np
 import torch
 from torch import nn
@@ -94,7 +95,9 @@ def _torch_result(model: nn.Module, vector: tuple[torch.Tensor, ...]) -> Any:
         return model(*[v.clone() for v in vector])
 
 
-def _checked(model: nn.Module, vectors: Vectors, wanted: list[Any], options: Mapping[str, Any]) -> Failure | None:
+def _checked(
+    model: nn.Module, vectors: Vectors, wanted: list[Any], options: Mapping[str, Any]
+) -> Failure | None:
     hw = torchcalyx.compile(model, vectors[0], calibration=vectors, **options)
     stages = hw.stages
     verify_plan(stages.selection, stages.plan)
@@ -118,7 +121,9 @@ def _leaves(a: Any, b: Any) -> list[tuple[Any, Any]]:
     return list(zip(pytree.tree_leaves(a), pytree.tree_leaves(b), strict=True))
 
 
-def _against_torch(hw: torchcalyx.CompiledModule, vector: tuple[torch.Tensor, ...], wanted: Any) -> Failure | None:
+def _against_torch(
+    hw: torchcalyx.CompiledModule, vector: tuple[torch.Tensor, ...], wanted: Any
+) -> Failure | None:
     model = hw.emulate(*vector)
     specs = [pytree.tree_structure(x) for x in (model, wanted)]
     if specs[0] != specs[1]:
@@ -130,7 +135,9 @@ def _against_torch(hw: torchcalyx.CompiledModule, vector: tuple[torch.Tensor, ..
                 return Failure("structure", f"leaf {place}: {a!r} instead of {b!r}")
             continue
         if a.dtype != b.dtype or a.shape != b.shape:
-            return Failure("type", f"leaf {place}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}")
+            return Failure(
+                "type", f"leaf {place}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+            )
         tensors.append((place, a, b))
     inputs = arrays_of(hw.stages.captured.flatten_inputs(vector))
     if _saturates(hw, vector):
@@ -142,7 +149,9 @@ def _against_torch(hw: torchcalyx.CompiledModule, vector: tuple[torch.Tensor, ..
         wrong = distance > bound * (1 + 1e-6)
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            claim = f"{float(a[at])} instead of {float(b[at])}, allowed error {float(np.asarray(bound)[at]):.3g}"
+            claim = (
+                f"{float(a[at])} instead of {float(b[at])}, allowed error {float(np.asarray(bound)[at]):.3g}"
+            )
             return Failure("torch", f"leaf {place} {at}: {claim}\nsoftware model {a}\ntorch {b}")
     return None
 
@@ -157,8 +166,10 @@ def _saturates(hw: torchcalyx.CompiledModule, vector: tuple[torch.Tensor, ...]) 
     return any(counts) or any(emulate(hw.stages.selection, stored.arrays).saturated.values())
 
 
-def main(make_model: Callable[[], nn.Module], make_vectors: Callable[[], Vectors], options: Mapping[str, Any]) -> None:
+def main(
+    make_model: Callable[[], nn.Module], make_vectors: Callable[[], Vectors], options: Mapping[str, Any]
+) -> None:
     """Entry of a saved program: say what happens, exit status 1 for a failure."""
     verdict = judge(make_model, make_vectors, options)
-    print(verdict.failure or verdict.refused or f"all checks passed on {verdict.vectors} vectors")
+    click.echo(verdict.failure or verdict.refused or f"all checks passed on {verdict.vectors} vectors")
     sys.exit(verdict.failure is not None)

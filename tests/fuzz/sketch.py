@@ -19,7 +19,16 @@ LARGEST_REAL = 4096.0
 LARGEST_WHOLE = 2**40
 MOST_ELEMENTS = 400
 MOST_AXES = 5
-DTYPES = (torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+)
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,10 @@ class Sketch:
         mine = value.tensor.untyped_storage().data_ptr()
         if value.name.startswith("self."):
             return False
-        kept = [*(self.names[n] for n in self.frozen), *(t for n, t in self.names.items() if n.startswith("self."))]
+        kept = [
+            *(self.names[n] for n in self.frozen),
+            *(t for n, t in self.names.items() if n.startswith("self.")),
+        ]
         return all(t.untyped_storage().data_ptr() != mine for t in kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from torchcalyx.kernels.numerics import fixed, integer
 from torchcalyx.kernels.reduce import reduce
 from torchcalyx.kernels.scan import scan
 from torchcalyx.kernels.splice import splice
+from torchcalyx.kernels.transpose import transpose
 
 F4 = fixed(4, 1)
 KEEP = narrowing(F4, F4)
@@ -28,6 +30,7 @@ PIECES = [GatherSource(tensor((2, 2), F4, 2), (0, 1), KEEP)]
 SMALLEST: dict[str, KernelSpec] = {
     "gather": gather(PIECES, X, 1),
     "splice": splice(PIECES, X, 1),
+    "transpose": transpose(replace(X, access=X.access.permute((1, 0))), KEEP, tensor((3, 2), F4, 2)),
     "reduce": reduce("add", KEEP, [X], (0,), SUM, tensor((3,), F4, 2)),
     "argreduce": arg_reduce("max", X, (1,), tensor((2,), integer(3), 2)),
     "scan": scan("add", KEEP, [X], 0, SUM, X),

@@ -45,14 +45,8 @@ def model(spec: KernelSpec, data: Array) -> Array:
 @pytest.mark.parametrize(("lanes", "simulator"), [(2, None), (3, "verilator"), (4, None), (8, None)])
 def test_matrices_of_sizes_around_the_lanes(lanes: int, simulator: Simulator | None) -> None:
     specs = []
-    for rows, cols in [
-        (2, lanes),
-        (lanes - 1, lanes + 1),
-        (lanes, lanes),
-        (2 * lanes + 1, 3),
-        (7, 5),
-        (3, 11),
-    ]:
+    sizes = [(2, lanes), (lanes - 1, lanes + 1), (lanes, lanes), (2 * lanes + 1, 3), (7, 5), (3, 11)]
+    for rows, cols in sizes:
         if rows > 1:
             specs.append(turned((rows, cols), (1, 0), lanes))
             data = np.arange(rows * cols).reshape(rows, cols)

@@ -1,4 +1,4 @@
-"""Torch eager against the reference interpreter on the normal form, for many small models captured together."""
+"""Torch eager against the reference interpreter on the normal form, many small models captured together."""
 
 from __future__ import annotations
 

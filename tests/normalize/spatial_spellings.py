@@ -1,4 +1,4 @@
-"""Small models over spatial axes, one for each way of writing an operation: name -> (forward, example inputs)."""
+"""Small models over spatial axes, one for each way of writing an operation: name -> (forward, inputs)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ CONVOLUTION: dict[str, Case] = {
 TRANSPOSED: dict[str, Case] = {
     "transposed_1d": on(nn.ConvTranspose1d(4, 6, 3), *X1),
     "transposed_1d_strided": on(nn.ConvTranspose1d(4, 6, 4, stride=2, padding=1), *X1),
-    "transposed_1d_output_padding": on(nn.ConvTranspose1d(4, 6, 3, stride=3, padding=2, output_padding=2), *X1),
+    "transposed_1d_output_padding": on(
+        nn.ConvTranspose1d(4, 6, 3, stride=3, padding=2, output_padding=2), *X1
+    ),
     "transposed_1d_stride_beyond_kernel": on(nn.ConvTranspose1d(4, 6, 2, stride=5, output_padding=4), *X1),
     "transposed_1d_stride_beyond_kernel_no_bias": on(nn.ConvTranspose1d(4, 6, 1, stride=3, bias=False), *X1),
     "transposed_1d_dilation_and_stride_share_a_factor": on(
@@ -93,24 +95,36 @@ TRANSPOSED: dict[str, Case] = {
     "transposed_2d_merged": on(nn.ConvTranspose2d(4, 6, 2, stride=2), *X2),
     "transposed_2d_merged_wide": on(nn.ConvTranspose2d(4, 6, (4, 3), stride=(2, 3), bias=False), *X2),
     "transposed_2d_unequal": on(
-        nn.ConvTranspose2d(4, 6, (3, 4), stride=(2, 3), padding=(1, 2), output_padding=(1, 0), dilation=(2, 1)), *X2
+        nn.ConvTranspose2d(
+            4, 6, (3, 4), stride=(2, 3), padding=(1, 2), output_padding=(1, 0), dilation=(2, 1)
+        ),
+        *X2,
     ),
     "transposed_2d_groups": on(nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2, output_padding=1), *X2),
-    "transposed_2d_depthwise": on(nn.ConvTranspose2d(4, 4, 4, stride=2, padding=1, groups=4, bias=False), *X2),
+    "transposed_2d_depthwise": on(
+        nn.ConvTranspose2d(4, 4, 4, stride=2, padding=1, groups=4, bias=False), *X2
+    ),
     "transposed_2d_all_but_a_row": on(nn.ConvTranspose2d(4, 6, 3, padding=(2, 4), stride=(1, 2)), *X2),
     "transposed_2d_padding_beyond_kernel": on(nn.ConvTranspose2d(4, 6, 2, padding=4, stride=(2, 3)), *X2),
-    "transposed_2d_one_element": on(nn.ConvTranspose2d(4, 6, 5, stride=2, padding=2, output_padding=1), 2, 4, 1, 1),
+    "transposed_2d_one_element": on(
+        nn.ConvTranspose2d(4, 6, 5, stride=2, padding=2, output_padding=1), 2, 4, 1, 1
+    ),
     "transposed_2d_unbatched": (lambda x: F.conv_transpose2d(x, T2, B6, stride=2), (t(4, 5, 3),)),
     "transposed_2d_weight_computed": (
         lambda x, w: F.conv_transpose2d(x, w, B6, stride=2, groups=2),
         (t(2, 4, 5, 3), t(*T2G.shape, seed=1)),
     ),
-    "transposed_2d_bias_computed": (lambda x, b: F.conv_transpose2d(x, T2, b, stride=4), (t(2, 4, 5, 3), t(6))),
+    "transposed_2d_bias_computed": (
+        lambda x, b: F.conv_transpose2d(x, T2, b, stride=4),
+        (t(2, 4, 5, 3), t(6)),
+    ),
     "transposed_2d_output_size": (
         lambda x: F.conv_transpose2d(x, T2, stride=(3, 2), output_padding=(2, 1), padding=1),
         (t(2, 4, 5, 3),),
     ),
-    "transposed_3d": on(nn.ConvTranspose3d(2, 4, 3, stride=(2, 1, 2), padding=1, output_padding=(1, 0, 1)), *X3),
+    "transposed_3d": on(
+        nn.ConvTranspose3d(2, 4, 3, stride=(2, 1, 2), padding=1, output_padding=(1, 0, 1)), *X3
+    ),
     "convolution_transposed": (
         lambda x: torch.ops.aten.convolution(x, T2G, B6, [2, 1], [0, 1], [1, 2], True, [1, 0], 2),
         (t(*X2),),
@@ -126,7 +140,10 @@ POOLING: dict[str, Case] = {
     "max_2d_dilated": (lambda x: F.max_pool2d(x, 3, 2, 1, (2, 3)), (negative(*X2),)),
     "max_2d_ceil": (lambda x: F.max_pool2d(x, 2, ceil_mode=True), (negative(*X2),)),
     "max_2d_ceil_padded": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (negative(2, 3, 8, 6),)),
-    "max_2d_ceil_window_dropped": (lambda x: F.max_pool2d(x, 2, 3, 1, ceil_mode=True), (negative(2, 3, 5, 8),)),
+    "max_2d_ceil_window_dropped": (
+        lambda x: F.max_pool2d(x, 2, 3, 1, ceil_mode=True),
+        (negative(2, 3, 5, 8),),
+    ),
     "max_2d_ceil_dilated": (lambda x: F.max_pool2d(x, 2, 3, 1, 2, ceil_mode=True), (negative(*X2),)),
     "max_2d_unbatched": (nn.MaxPool2d(3, 1, 1), (negative(4, 5, 6),)),
     "max_2d_with_values_only": (lambda x: F.max_pool2d(x, 2, return_indices=True)[0], (negative(*X2),)),
@@ -183,8 +200,12 @@ ADAPTIVE: dict[str, Case] = {
 
 NORMS: dict[str, Case] = {
     "batch_norm_after_conv": on(nn.Sequential(nn.Conv2d(4, 6, 3, padding=1), nn.BatchNorm2d(6)), *X2),
-    "batch_norm_after_conv_no_bias": on(nn.Sequential(nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6)), *X2),
-    "batch_norm_after_groups": on(nn.Sequential(nn.Conv1d(4, 6, 3, groups=2), nn.BatchNorm1d(6, eps=0.5)), *X1),
+    "batch_norm_after_conv_no_bias": on(
+        nn.Sequential(nn.Conv2d(4, 6, 3, bias=False), nn.BatchNorm2d(6)), *X2
+    ),
+    "batch_norm_after_groups": on(
+        nn.Sequential(nn.Conv1d(4, 6, 3, groups=2), nn.BatchNorm1d(6, eps=0.5)), *X1
+    ),
     "batch_norm_after_transposed": on(
         nn.Sequential(nn.ConvTranspose2d(4, 6, 3, stride=2), nn.BatchNorm2d(6)), *X2
     ),
@@ -242,8 +263,14 @@ RESAMPLING: dict[str, Case] = {
     "bilinear_corners": (nn.UpsamplingBilinear2d(scale_factor=2), (t(*X2),)),
     "bilinear_fraction": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), (t(*X2),)),
     "bilinear_smaller": (lambda x: F.interpolate(x, size=(4, 7), mode="bilinear"), (t(*X2),)),
-    "bilinear_antialias": (lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True), (t(*X2),)),
-    "bilinear_to_one": (lambda x: F.interpolate(x, size=(1, 5), mode="bilinear", align_corners=True), (t(*X2),)),
+    "bilinear_antialias": (
+        lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", antialias=True),
+        (t(*X2),),
+    ),
+    "bilinear_to_one": (
+        lambda x: F.interpolate(x, size=(1, 5), mode="bilinear", align_corners=True),
+        (t(*X2),),
+    ),
     "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), (t(*X2),)),
     "trilinear": (lambda x: F.interpolate(x, scale_factor=(1, 2, 2), mode="trilinear"), (t(*X3),)),
     "pixel_shuffle": (nn.PixelShuffle(2), (t(2, 12, 3, 5),)),
@@ -260,7 +287,10 @@ RESAMPLING: dict[str, Case] = {
         ),
         (t(*X2),),
     ),
-    "pads_1d": (nn.Sequential(nn.ReflectionPad1d(3), nn.ReplicationPad1d((0, 2)), nn.ConstantPad1d(-1, 0)), (t(*X1),)),
+    "pads_1d": (
+        nn.Sequential(nn.ReflectionPad1d(3), nn.ReplicationPad1d((0, 2)), nn.ConstantPad1d(-1, 0)),
+        (t(*X1),),
+    ),
 }
 
 

@@ -15,7 +15,7 @@ from torchcalyx.capture import capture
 from torchcalyx.errors import CaptureError, UnsupportedOpError
 from torchcalyx.normalize import normalize
 
-HINT = "use operations of torchcalyx.normalform.OPS, or give a rule of your own (kernels/README.md)"
+HINT = "write it with operations of torchcalyx.normalform.OPS (the README lists them as torch names)"
 X = torch.arange(1.0, 7.0).reshape(2, 3)
 
 
@@ -65,7 +65,7 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "rounded float division": (lambda x: x // 2, (), "no kernel yet for rounding division in float32"),
     "division by zero": (lambda x: x / 0, (), "the divisor is zero"),
     "infinite mask": (lambda x: x.tril() + torch.full((3,), -float("inf")), (), "for the value -inf"),
-    "padding with infinity": (lambda x: F.pad(x, (1, 1), value=-float("inf")), (), "padding with -inf"),
+    "padding with infinity": (lambda x: F.pad(x, (1, 1), value=-float("inf")), (), "for the value -inf"),
     "adding to an element": (
         lambda x: x.index_put((torch.tensor([0, 0]),), torch.ones(3), accumulate=True),
         (),

@@ -26,7 +26,9 @@ class Reject:
 
 
 Outs: TypeAlias = "tuple[TensorType | None, ...]"
-Result: TypeAlias = "Value | tuple[Value | Reject | None, ...] | Reject"  # a Reject in a tuple: only that result has none
+Result: TypeAlias = (
+    "Value | tuple[Value | Reject | None, ...] | Reject"  # a Reject in a tuple: only that result has none
+)
 
 
 @dataclass

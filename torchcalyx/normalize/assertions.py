@@ -1,4 +1,4 @@
-"""Assertions in the model: one of values known at compile time is checked there, one of computed values is refused."""
+"""Assertions: of values known at compile time they are checked there, of computed values they are refused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ASSERTIONS = (aten._assert_async.default, aten._assert_async.msg)
 def _computed(b: Builder, a: Args) -> Result:
     said = f" {a['assert_msg']!r}" if "assert_msg" in a else ""
     return Reject(
-        f"the assertion{said} depends on tensor values and hardware cannot stop the caller; check the inputs outside of "
-        "the model, or return the condition as an output"
+        f"the assertion{said} depends on tensor values and hardware cannot stop the caller; check the inputs "
+        "outside of the model, or return the condition as an output"
     )
 
 

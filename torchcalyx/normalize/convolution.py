@@ -47,7 +47,8 @@ def _conv_transpose(b: Builder, a: Args) -> Result:
     axes = len(weight.shape) - 2
     bias = None if a["bias"] is None else a.tensor("bias")
     names = ("stride", "padding", "output_padding", "dilation")
-    geometry = Geometry(*(each_axis(a[name], axes) for name in names), groups=a["groups"])
+    stride, padding, output_padding, dilation = (each_axis(a[name], axes) for name in names)
+    geometry = Geometry(stride, padding, output_padding, dilation, a["groups"])
     return batched(b, a, "input", axes, lambda x: transposed_convolution(b, x, weight, bias, geometry))
 
 

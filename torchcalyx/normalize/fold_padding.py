@@ -1,6 +1,7 @@
 """Folds zeros around spatial axes into the padding of the convolutions and sums over windows that read them.
 
-A window's own padding costs no memory. The greatest of a window does not take part: its padding counts as minus infinity.
+A window's own padding costs no memory. The greatest of a window does not take part: there padding counts as
+minus infinity.
 """
 
 from __future__ import annotations

@@ -24,18 +24,21 @@ def _runs(indices: Sequence[int], bounds: Sequence[int]) -> Iterator[tuple[int, 
     def part(index: int) -> int:
         return sum(index >= bound for bound in bounds)
 
+    def end_of(start: int) -> int:
+        """Behind the last of the evenly spaced indices of one part that begin at a place."""
+        end = start + 1
+        while end < len(indices) and part(indices[end]) == part(indices[start]):
+            if indices[end] - indices[end - 1] != indices[start + 1] - indices[start]:
+                break
+            end += 1
+        return end
+
     at = 0
     while at < len(indices):
-        first, end, step = indices[at], at + 1, 1
-        if end < len(indices) and part(indices[end]) == part(first):
-            step = indices[end] - first
-            while (
-                end < len(indices)
-                and indices[end] == indices[end - 1] + step
-                and part(indices[end]) == part(first)
-            ):
-                end += 1
-        yield first, step, end - at
+        end = end_of(at)
+        if end == at + 2 and end_of(at + 1) > end:  # a pair takes nothing from a longer run behind it
+            end -= 1
+        yield indices[at], indices[at + 1] - indices[at] if end > at + 1 else 1, end - at
         at = end
 
 

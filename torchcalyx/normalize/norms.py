@@ -46,7 +46,12 @@ def _scaled_and_shifted(b: Builder, x: Value, weight: Value | None, bias: Value 
 
 
 def _channel_norm(
-    b: Builder, x: Value, statistics: tuple[Value, Value], weight: Value | None, bias: Value | None, eps: float
+    b: Builder,
+    x: Value,
+    statistics: tuple[Value, Value],
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
 ) -> Value | Reject:
     """Norm of each channel by given mean and variance."""
     given = (*statistics, weight, bias)
@@ -139,8 +144,8 @@ def _rms_norm(b: Builder, a: Args) -> Result:
     x, eps = a.tensor("input"), a["eps"]
     eps = torch.finfo(torch_dtype(x.dtype)).eps if eps is None else eps
     power = reduced(b, "mean", b.emit("mul", x, x), _trailing(a), True)
-    y = b.emit("mul", x, b.emit("rsqrt", b.emit("add", power, b.known(eps, x.dtype))))
-    y = _scaled_and_shifted(b, y, _optional(a, "weight"), None)
+    unit = b.emit("mul", x, b.emit("rsqrt", b.emit("add", power, b.known(eps, x.dtype))))
+    y = _scaled_and_shifted(b, unit, _optional(a, "weight"), None)
     return (y, *(None for _ in a.outs[1:])) if len(a.outs) > 1 else y
 
 

@@ -112,8 +112,7 @@ def _averaged(b: Builder, total: Ref, counts: Sequence[Sequence[int]], override:
 
 
 def _adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
-    """First element of each window and the one behind its last, as torch cuts an axis into `count` windows.
-    """
+    """First element of each window and the one behind its last, as torch cuts an axis into windows."""
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 

@@ -13,7 +13,7 @@ _HINTS = {
     "known at compile time": "hold the index in a buffer, or choose with torch.where",
     "rounding": "round outside of the model",
 }
-_HINT = "use operations of torchcalyx.normalform.OPS, or give a rule of your own (kernels/README.md)"
+_HINT = "write it with operations of torchcalyx.normalform.OPS (the README lists them as torch names)"
 
 
 def unsupported(refusals: Sequence[Refusal]) -> UnsupportedOpError:

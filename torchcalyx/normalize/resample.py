@@ -90,7 +90,9 @@ def _interpolated(target: Any) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         x = _x(a)
         if x.dtype not in FLOATS:
-            return Reject(f"no kernel yet for interpolation of {x.dtype}, which rounds; cast to floating point first")
+            return Reject(
+                f"no kernel yet for interpolation of {x.dtype}, which rounds; cast to floating point first"
+            )
         spatial = x.shape[2:]
         for axis in sorted(range(len(spatial)), key=lambda i: a.out.shape[2 + i] / spatial[i]):
             units = torch.eye(spatial[axis], dtype=torch.float64)
@@ -131,7 +133,11 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **{
         target: _nearest(target)
         for target in _overloads(
-            *(f"{kind}{axes}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3))
+            *(
+                f"{kind}{axes}d"
+                for kind in ("upsample_nearest", "_upsample_nearest_exact")
+                for axes in (1, 2, 3)
+            )
         )
     },
     **{

@@ -18,9 +18,7 @@ def each_axis(value: int | Sequence[int], axes: int) -> tuple[int, ...]:
     return values * axes if len(values) == 1 else values
 
 
-def batched(
-    b: Builder, a: Args, name: str, axes: int, compute: Callable[[Value], Value]
-) -> Value:
+def batched(b: Builder, a: Args, name: str, axes: int, compute: Callable[[Value], Value]) -> Value:
     """`compute` of x[N, C, *S]; an argument without N gets one for the computation."""
     x = a.tensor(name)
     if len(x.shape) == axes + 2:

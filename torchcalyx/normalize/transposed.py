@@ -71,14 +71,14 @@ def transposed_convolution(b: Builder, x: Value, weight: Value, bias: Value | No
     axes, kernel, spatial = len(g.stride), weight.shape[2:], x.shape[2:]
     out = [
         (n - 1) * s - 2 * p + d * (k - 1) + o + 1
-        for n, k, s, p, o, d in zip(spatial, kernel, g.stride, g.padding, g.output_padding, g.dilation, strict=True)
+        for n, k, s, p, o, d in zip(
+            spatial, kernel, g.stride, g.padding, g.output_padding, g.dilation, strict=True
+        )
     ]
     places = [-(-n // s) for n, s in zip(out, g.stride, strict=True)]
     weight = _turned(b, weight, g.groups)
     residues = itertools.product(*(range(s) for s in g.stride))
-    phases = [
-        [_phase(r[i], spatial[i], places[i], kernel[i], g, i) for i in range(axes)] for r in residues
-    ]
+    phases = [[_phase(r[i], spatial[i], places[i], kernel[i], g, i) for i in range(axes)] for r in residues]
     whole = _together(b, x, weight, bias, phases, g)
     if whole is None:
         parts = [_one(b, x, weight, bias, phase, places, g.groups) for phase in phases]
@@ -136,7 +136,9 @@ def _one(
     shape = (x.shape[0], weight.shape[0], *places)
     if bias is None:
         return Known(torch.zeros((), dtype=torch_dtype(x.dtype)).expand(shape))
-    return b.expand(b.view(bias, (-1 if isinstance(bias, Known) else bias.shape[0], *[1] * len(places))), shape)
+    return b.expand(
+        b.view(bias, (-1 if isinstance(bias, Known) else bias.shape[0], *[1] * len(places))), shape
+    )
 
 
 def _together(

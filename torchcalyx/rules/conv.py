@@ -36,7 +36,7 @@ def _fused(view: GraphView, node: Node) -> Match | Reject:
 
 def _alone(view: GraphView, node: Node) -> Match | Reject:
     if node.op != "conv":
-        return Reject(f"{node.op} is not a convolution")
+        return Reject(f"{node.op} is not a convolution", related=False)
     return _match(view, node, tree_of(view, set()), node)
 
 

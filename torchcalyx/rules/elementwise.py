@@ -22,7 +22,7 @@ from torchcalyx.select.view import GraphView
 
 def _apply(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in ELEMENTWISE:
-        return Reject(f"{node.op} is not an elementwise operation")
+        return Reject(f"{node.op} is not an elementwise operation", related=False)
     problem = supported(view, node)
     if problem is not None:
         return problem

@@ -39,7 +39,7 @@ def _fused(view: GraphView, node: Node) -> Match | Reject:
 
 def _alone(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in HEADS:
-        return Reject(f"{node.op} is not a matrix product")
+        return Reject(f"{node.op} is not a matrix product", related=False)
     return _match(view, node, tree_of(view, set()), node)
 
 

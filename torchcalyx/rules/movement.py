@@ -9,8 +9,9 @@ from torchcalyx.kernels.access import Operand, row_major, whole
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
 from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.gather import GatherSource, gather
+from torchcalyx.kernels.gather import GatherSource
 from torchcalyx.kernels.numerics import product
+from torchcalyx.kernels.relayout import relayout
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.placing import memory_order, rows_of_last_axis, unpermuted
@@ -27,7 +28,7 @@ class _Part:
 
 def _cat(view: GraphView, node: Node) -> Match | Reject:
     if node.op != "cat":
-        return Reject(f"{node.op} does not join tensors")
+        return Reject(f"{node.op} does not join tensors", related=False)
     filled = tuple(a.name for a in view.args(node) if product(a.shape))
     return Match((node.name,), filled, lambda builder: _build_cat(builder, node, filled))
 
@@ -44,7 +45,7 @@ def _build_cat(builder: SelectionBuilder, node: Node, names: tuple[str, ...]) ->
 
 def _pad(view: GraphView, node: Node) -> Match | Reject:
     if node.op != "pad":
-        return Reject(f"{node.op} does not pad")
+        return Reject(f"{node.op} does not pad", related=False)
     return Match((node.name,), node.args, lambda builder: _build_pad(builder, node))
 
 
@@ -83,7 +84,7 @@ def _join(builder: SelectionBuilder, node: Node, parts: list[_Part], fill: int) 
         number = ports.setdefault(value.buffer, len(ports))
         operand = builder.operand(value)
         sources.append(GatherSource(operand, part.starts, narrowing(value.fmt, fmt), number))
-    builder.call(gather(tuple(sources), out, fill), list(ports), [buffer])
+    builder.call(relayout(sources, out, fill), list(ports), [buffer])
     return Located(buffer, access, fmt)
 
 

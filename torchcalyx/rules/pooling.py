@@ -27,7 +27,7 @@ def _fused(view: GraphView, node: Node) -> Match | Reject:
 
 def _alone(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in POOLS:
-        return Reject(f"{node.op} is not a pooling")
+        return Reject(f"{node.op} is not a pooling", related=False)
     return _match(node, tree_of(view, set()), node)
 
 
@@ -66,7 +66,7 @@ def _build(builder: SelectionBuilder, head: Node, tree: Tree, root: Node) -> Loc
 
 def _upsample(view: GraphView, node: Node) -> Match | Reject:
     if node.op != "upsample":
-        return Reject(f"{node.op} does not repeat elements")
+        return Reject(f"{node.op} does not repeat elements", related=False)
     return Match((node.name,), node.args, lambda builder: _build_upsample(builder, node))
 
 

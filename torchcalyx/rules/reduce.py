@@ -33,7 +33,7 @@ FOLDS: Mapping[str, FoldOp] = {
 
 def _fused(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in ELEMENTWISE:
-        return Reject(f"{node.op} is not elementwise")
+        return Reject(f"{node.op} is not elementwise", related=False)
     problem = supported(view, node)
     if problem is not None:
         return problem
@@ -52,7 +52,7 @@ def _fused(view: GraphView, node: Node) -> Match | Reject:
 
 def _alone(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in FOLDS:
-        return Reject(f"{node.op} is not a reduction")
+        return Reject(f"{node.op} is not a reduction", related=False)
     return _match(view, node, tree_of(view, set()), node)
 
 

@@ -12,12 +12,13 @@ from torchcalyx.kernels.reader import result_value
 from torchcalyx.kernels.scan import scan
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
+from torchcalyx.select.tree import expression, tree_of
 from torchcalyx.select.view import GraphView
 
 
 def _arg(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in ("argmax", "argmin"):
-        return Reject(f"{node.op} gives no index")
+        return Reject(f"{node.op} gives no index", related=False)
     return Match((node.name,), node.args, lambda builder: _build_arg(builder, node))
 
 
@@ -38,7 +39,7 @@ def _build_arg(builder: SelectionBuilder, node: Node) -> Located:
 
 def _cumsum(view: GraphView, node: Node) -> Match | Reject:
     if node.op != "cumsum":
-        return Reject(f"{node.op} is no running sum")
+        return Reject(f"{node.op} is no running sum", related=False)
     if not node.shape:
         return Reject("a running sum needs a dimension")
     return Match((node.name,), node.args, lambda builder: _build_cumsum(builder, node))
@@ -52,7 +53,9 @@ def _build_cumsum(builder: SelectionBuilder, node: Node) -> Located:
     total = accumulator("add", result_value(prologue), node.shape[dim])
     layout = row_major(node.shape, builder.lanes)
     out = Operand(fmt, layout, whole(node.shape, layout))
-    epilogue, stages = narrowing(total, fmt), builder.view.options.multiplier_stages
+    empty = tree_of(builder.view, set())
+    epilogue = expression(builder.view, empty, [(node.name, total)], fmt)
+    stages = builder.view.options.multiplier_stages
     try:
         spec = scan("add", prologue, [builder.operand(source)], dim, epilogue, out, stages)
     except KernelParameterError as error:

@@ -11,7 +11,7 @@ from torchcalyx.select.view import GraphView
 
 def _apply(view: GraphView, node: Node) -> Match | Reject:
     if node.op not in ("view", "permute", "slice", "expand"):
-        return Reject(f"{node.op} is not a view")
+        return Reject(f"{node.op} is not a view", related=False)
     return Match((node.name,), node.args, lambda builder: _build(builder, node))
 
 
@@ -36,7 +36,7 @@ def _build(builder: SelectionBuilder, node: Node) -> Located:
 
 def _apply_pad(view: GraphView, node: Node) -> Match | Reject:
     if node.op != "pad":
-        return Reject(f"{node.op} does not pad")
+        return Reject(f"{node.op} does not pad", related=False)
     if view.formats[node.name] != view.formats[node.args[0]]:
         return Reject("the padding value needs another number format than the elements")
     return Match((node.name,), node.args, lambda builder: _build_pad(builder, node))

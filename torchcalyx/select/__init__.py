@@ -77,13 +77,14 @@ def _choose(view: GraphView, rules: tuple[Rule, ...]) -> dict[str, _Choice]:
     for node in reversed(view.graph.nodes):
         if node.op in ("input", "constant") or node.name in covered or node.name not in needed:
             continue
-        refused: list[str] = []
+        refused: list[tuple[str, Reject]] = []
         for rule in rules:
             found = rule.apply(view, node)
             if isinstance(found, Reject):
-                refused.append(f"{rule.name}: {found.reason}")
+                refused.append((rule.name, found))
                 continue
-            choices[node.name] = _Choice(rule, found, tuple(refused))
+            reasons = tuple(f"{name}: {r.reason}" for name, r in refused if r.related)
+            choices[node.name] = _Choice(rule, found, reasons)
             covered.update(found.covers)
             needed.update(found.leaves)
             break
@@ -99,11 +100,14 @@ def _choose(view: GraphView, rules: tuple[Rule, ...]) -> dict[str, _Choice]:
     return choices
 
 
-def _refusal(view: GraphView, node: Node, refused: list[str]) -> str:
+def _refusal(view: GraphView, node: Node, refused: list[tuple[str, Reject]]) -> str:
     operands = ", ".join(f"{a.dtype}{list(a.shape)}" for a in view.args(node))
     head = f"{node.source.op} ({node.op}, node {node.name!r}, ({operands}) -> {node.dtype}{list(node.shape)})"
-    reasons = "".join(f"\n    {text}" for text in refused)
-    return f"  {head} at {node.source}{reasons}\n    hint: write it with supported operations, or add a rule (Options.rules)"
+    lines = [f"  {head} at {node.source}"]
+    lines += [f"    {name}: {r.reason}" for name, r in refused if r.related]
+    lines.append(f"    rules about other operations: {', '.join(name for name, r in refused if not r.related)}")
+    lines.append("    hint: write it with supported operations, or add a rule of your own (Options.rules)")
+    return "\n".join(lines)
 
 
 def _bind_input(builder: SelectionBuilder, node: Node) -> InputBinding:

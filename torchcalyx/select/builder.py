@@ -11,10 +11,10 @@ from torchcalyx.graph import Node, Source
 from torchcalyx.kernels.access import Access, Layout, Operand, row_major, whole
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import Expr, narrowing
-from torchcalyx.kernels.gather import GatherSource, gather
+from torchcalyx.kernels.expr import narrowing
+from torchcalyx.kernels.gather import GatherSource
 from torchcalyx.kernels.numerics import IntArray, NumberFormat
-from torchcalyx.kernels.reorder import Reorder
+from torchcalyx.kernels.relayout import relayout
 from torchcalyx.select.view import GraphView
 from torchcalyx.selection import Buffer, Call
 
@@ -143,14 +143,12 @@ class SelectionBuilder:
         return self._node.source
 
 
-def copy_kernel(source: Operand, target: Operand, expr: Expr | None = None) -> KernelSpec:
+def copy_kernel(source: Operand, target: Operand) -> KernelSpec:
     """The fastest kernel that copies one value into another place (same element order, shapes may differ)."""
-    expr = expr or narrowing(source.fmt, target.fmt)
+    expr = narrowing(source.fmt, target.fmt)
     if source.access.sizes == target.access.sizes:
         try:
             return elementwise(expr, (source,), target)
         except KernelParameterError:
-            pass  # not word by word: element by element
-    if source.access.sizes == target.access.sizes and not source.access.limits:
-        return gather((GatherSource(source, (0,) * len(source.access.sizes), expr),), target)
-    return Reorder(source, expr, target)
+            pass  # not word by word
+    return relayout((GatherSource(source, None, expr),), target)

@@ -23,11 +23,11 @@ Emit: TypeAlias = "Callable[[Datapath, Node, list[int]], int]"
 
 
 class Datapath:
-    """An expression under construction, with the scalars of one element width."""
+    """An expression under construction. width: of the widest real format of the node at hand, for its scalars."""
 
-    def __init__(self, view: GraphView, width: int) -> None:
+    def __init__(self, view: GraphView) -> None:
         self.view = view
-        self.width = width
+        self.width = 0
         self.b = ExprBuilder()
 
     def scalar(self, value: float) -> int:
@@ -40,15 +40,26 @@ class Datapath:
         return self.b.scale_by(a, *significant(value, self.width + SPARE_BITS))
 
     def emit(self, node: Node, args: list[int]) -> int:
-        """Add the operation of `node`; its operands are earlier operations."""
-        return _EMIT[node.op](self, node, args)
+        """Add the operation of `node`; its operands are earlier operations. Integers wrap as their dtype does."""
+        return self.wrapped(node, _EMIT[node.op](self, node, args))
+
+    def wrapped(self, node: Node, value: int) -> int:
+        """The value of an integer node within its format; others are left as they are."""
+        fmt = self.view.formats[node.name]
+        return self.b.wrap(value, fmt) if fmt.kind == "int" and node.dtype != "bool" else value
+
+    def at(self, node: Node) -> None:
+        """Scalars from here on belong to `node`."""
+        formats = [self.view.formats[name] for name in (node.name, *node.args)]
+        self.width = max((f.width for f in formats if f.kind == "fixed"), default=self.width)
 
 
 def significant(value: float, bits: int) -> tuple[int, int]:
     """(integer, frac) nearest to `value` with at most `bits` significant bits; exact for integers."""
-    if isinstance(value, int) or float(value).is_integer():
+    if isinstance(value, int):
         return int(value), 0
     mantissa, exponent = math.frexp(value)
+    bits = max(bits, min(exponent, 53)) if float(value).is_integer() else bits
     integer, frac = round(math.ldexp(mantissa, bits)), bits - exponent
     while integer and integer % 2 == 0:
         integer, frac = integer // 2, frac - 1
@@ -58,11 +69,7 @@ def significant(value: float, bits: int) -> tuple[int, int]:
 def supported(view: GraphView, node: Node) -> Reject | None:
     """Why an elementwise node has no exact datapath (None: it has one)."""
     if node.op not in _EMIT:
-        return Reject(f"{node.op} is not elementwise")
-    if node.op == "cast" and node.attr("to") not in ("bool",) and not node.dtype.startswith("float"):
-        source, target = view.formats[node.args[0]], view.formats[node.name]
-        if source.kind == "int" and (source.min < target.min or source.max > target.max):
-            return Reject(f"the cast to {node.dtype} may wrap: values span {source}, the result {target}")
+        return Reject(f"{node.op} is not elementwise", related=False)
     if node.op in ("floor_div_const", "remainder_const") and node.attr("value") == 0:
         return Reject("division by zero")
     if node.op == "div_const" and node.attr("value") == 0:

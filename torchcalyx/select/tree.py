@@ -85,12 +85,16 @@ def expression(
     adapt: what happens to a leaf before anything else (the bias of a matrix product, the division of a mean).
     Without nodes the result is the first input.
     """
-    path = Datapath(view, out.width)
+    path = Datapath(view)
     place: dict[str, int] = {name: path.b.input(value) for name, value in inputs}
     for leaf, change in (adapt or {}).items():
         place[leaf] = change(path.b, place)
+    for name, value in inputs:  # sums of integers wrap before anything reads them
+        if isinstance(value, Value) and name in view.nodes:
+            place[name] = path.wrapped(view.nodes[name], place[name])
     result = place[inputs[0][0]]
     for node in tree.nodes:
+        path.at(node)
         args = []
         for arg in node.args:
             if arg not in place:
