@@ -11,7 +11,7 @@ READY := $(VENV)/.torchcalyx-ready
 PYTEST_ARGS ?= -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-fast test-slow bench doctor clean
+.PHONY: help setup demo test lint test-fast test-slow bench fuzz doctor clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -36,6 +36,9 @@ test-slow: $(READY) ## the tests that take minutes
 
 bench: $(READY) ## the benchmarks with a goal, as tables
 	$(BIN)/python -m benchmarks
+
+fuzz: $(READY) ## N=200 random graphs through the compiler; failing ones are saved in fuzz-failures/
+	$(BIN)/python -m tests.fuzz $(or $(N),100) $(if $(SEED),--seed $(SEED))
 
 doctor: $(READY) ## the tools, their versions and places
 	$(BIN)/torchcalyx doctor

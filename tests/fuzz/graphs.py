@@ -18,7 +18,8 @@ MOST_INPUT_ELEMENTS = 200
 
 REAL_INPUTS = (
     "torch.randn({}).clamp(-3, 3)", "torch.randint(-12, 13, {}) / 4", "torch.rand({})",
-    "torch.rand({}) * 30", "torch.randn({}).clamp(-3, 3) / 100", "torch.randn({}, dtype=torch.float64).clamp(-3, 3)",
+    "torch.rand({}) * 30",
+    "torch.randn({}).clamp(-3, 3) / 100", "torch.randn({}, dtype=torch.float64).clamp(-3, 3)",
 )  # fmt: skip
 WHOLE_INPUTS = (
     "torch.randint(-100, 100, {})", "torch.randint(-128, 128, {}, dtype=torch.int8)",

@@ -44,8 +44,8 @@ FLOAT_UNARY = (
     "{}.clamp(min=0.25)", "{}.clamp(max=-0.2)", "{} ** 2", "F.dropout({}, 0.5, False)", "{}.clone()",
 )  # fmt: skip
 INT_UNARY = (
-    "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "{}.clamp(-5, 9)", "{}.clamp(min=3)",
-    "~{}", "{} & 12", "{} | 3", "{} ^ 5", "{}.clone()",
+    "torch.relu({})", "-{}", "{}.abs()", "{}.square()", "torch.sign({})", "{}.clamp(-5, 9)",
+    "{}.clamp(min=3)", "~{}", "{} & 12", "{} | 3", "{} ^ 5", "{}.clone()",
 )  # fmt: skip
 BOOL_UNARY = ("~{}", "torch.logical_not({})", "{}.clone()")
 

@@ -1,4 +1,4 @@
-"""A random graph as text: the source of an ordinary module with its inpu with inputs and options, and its execution."""
+"""A random graph as text: the source of an ordinary module with its inputs and options, and its loading."""
 
 from __future__ import annotations
 

@@ -14,15 +14,18 @@ import numpy as np
 
 from torchcalyx.graph import Node
 from torchcalyx.kernels.access import Operand, whole
+from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.dot import dot
-from torchcalyx.kernels.numerics import IntArray, product
+from torchcalyx.kernels.expr import Value, narrowing
+from torchcalyx.kernels.numerics import IntArray, ceil_div, product
+from torchcalyx.kernels.window import WindowDot
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.depthwise import depthwise
 from torchcalyx.rules.drain import Drain, fused_head
 from torchcalyx.rules.fold import build_fold, fold_of
 from torchcalyx.rules.matmul import dot_columns
-from torchcalyx.rules.windows import channel_order, channels_first, part_of, windowed
+from torchcalyx.rules.windows import channel_order, channels_first, part_of, windowed, windows
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.placing import rows_of_last_axis
 from torchcalyx.select.tree import Tree, tree_of
@@ -85,19 +88,18 @@ def _build(builder: SelectionBuilder, head: Node, tree: Tree, root: Node) -> Loc
 def _dense(
     builder: SelectionBuilder, head: Node, drain: Drain, out: Operand, buffer: str, group: _Group
 ) -> None:
+    """The cheapest of: the dot array over channels, or over windows held in registers (few channels)."""
     view = builder.view
     x, weight = view.args(head)[:2]
     kernel, weight_fmt = weight.shape[2:], view.formats[weight.name]
-    axes = len(kernel)
-    why = f"the dot array reads {builder.lanes} neighbouring channels a cycle"
-    value = windowed(builder, head, builder.value(x.name), kernel, 0, why, group.inputs[1])
-    access = part_of(value.access, 1, group.inputs)
-    positions, taps = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
-    left = Operand(value.fmt, builder.buffers[value.buffer].layout, access.permute((0, *positions, *taps, 1)))
-    total = accumulator(value.fmt, weight_fmt, product(kernel) * group.inputs[1])
+    fmt = view.formats[x.name]
+    total = accumulator(fmt, weight_fmt, product(kernel) * group.inputs[1])
     part = Operand(out.fmt, out.layout, part_of(out.access, len(out.access.sizes) - 1, group.outputs))
+    value, windowed_dot = _place(builder, head, part, group, total)
+    left = _left(builder, value, len(kernel), group)
     expr, placed = drain.epilogue(total, weight_fmt, out.fmt, [value.buffer], part, group.outputs)
-    spec = dot(
+    make = WindowDot if windowed_dot else dot
+    spec = make(
         left,
         weight_fmt,
         group.outputs[1],
@@ -106,7 +108,7 @@ def _dense(
         placed.operands,
         part,
         view.options.multiplier_stages,
-        1 + axes,
+        1 + len(kernel),
     )
     groups = head.whole("groups")
     weights = builder.weight(
@@ -114,9 +116,68 @@ def _dense(
         weight_fmt,
         spec.right.layout,
         lambda stored: spec.pack(_taps(stored, group, x.shape[1], groups)),
-        f"conv {group} {spec.family}",
+        f"conv {group} {spec.family} {spec.right.layout}",
     )
     builder.call(spec, [value.buffer, weights, *placed.buffers], [buffer])
+
+
+def _left(builder: SelectionBuilder, value: Located, axes: int, group: _Group) -> Operand:
+    """Windows (N, C, *positions, *taps) as the kernel loops over them: (N, *positions, *taps, channels of the group)."""
+    access = part_of(value.access, 1, group.inputs)
+    positions, taps = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
+    layout = builder.buffers[value.buffer].layout
+    return Operand(value.fmt, layout, access.permute((0, *positions, *taps, 1)))
+
+
+def _place(
+    builder: SelectionBuilder, head: Node, part: Operand, group: _Group, total: Value
+) -> tuple[Located, bool]:
+    """The windows that the kernel reads, and whether it holds them in registers.
+
+    Windows in registers read the input as it lies (planes) or channels-last; the plain product needs channels-last.
+    """
+    view = builder.view
+    x, weight = view.args(head)[:2]
+    kernel, lanes = weight.shape[2:], builder.lanes
+    source = builder.value(x.name)
+    why = f"the dot array reads {lanes} neighbouring channels a cycle"
+    plain = product(head.shape[2:]) * product(kernel) * ceil_div(group.inputs[1], lanes)
+    tiles = head.shape[0] * ceil_div(group.outputs[1], dot_columns(view))
+    direct = windows(head, source.access, kernel, 0)
+    if direct is not None and group.inputs[1] < lanes and group.inputs[1] == x.shape[1]:
+        spec = _window(builder, Located(source.buffer, direct, source.fmt), head, part, group, total)
+        if spec is not None and spec.cycles() < plain * tiles:
+            return Located(source.buffer, direct, source.fmt), True
+    value = windowed(builder, head, source, kernel, 0, why, group.inputs[1])
+    if group.inputs[1] < lanes:
+        spec = _window(builder, value, head, part, group, total)
+        if spec is not None and spec.cycles() < plain * tiles:
+            return value, True
+    return value, False
+
+
+def _window(
+    builder: SelectionBuilder, value: Located, head: Node, part: Operand, group: _Group, total: Value
+) -> WindowDot | None:
+    """The kernel that holds windows in registers, without its epilogue; None when it cannot read the value."""
+    view = builder.view
+    weight = view.args(head)[1]
+    axes = len(weight.shape) - 2
+    left = _left(builder, value, axes, group)
+    try:
+        return WindowDot(
+            left,
+            view.formats[weight.name],
+            group.outputs[1],
+            dot_columns(view),
+            narrowing(total, part.fmt),
+            (),
+            part,
+            view.options.multiplier_stages,
+            1 + axes,
+        )
+    except KernelParameterError:
+        return None
 
 
 def _taps(weight: IntArray, group: _Group, channels: int, groups: int) -> IntArray:

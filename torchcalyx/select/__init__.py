@@ -113,6 +113,8 @@ def _refusal(view: GraphView, node: Node, refused: list[tuple[str, Reject]]) -> 
 def _bind_input(builder: SelectionBuilder, node: Node) -> InputBinding:
     fmt = builder.view.formats[node.name]
     order = builder.view.wanted.get(node.name, ())
+    if order == tuple(range(len(node.shape))):
+        order = ()
     shape = tuple(node.shape[d] for d in order) if order else node.shape
     # One channel has no neighbours: its positions share words.
     rows = bool(order) and shape[-1] > 1

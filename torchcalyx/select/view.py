@@ -49,14 +49,16 @@ class GraphView:
         """Axis order in which the readers of a value would like it in memory (last: over the lanes), where
         they have a wish.
 
-        Convolutions and pooling read channels-last; elementwise operations and padding pass the wish on to
+        Convolutions of many channels and pooling read channels-last; elementwise operations and padding pass the wish on to
         their operands.
         """
         wishes: dict[str, tuple[int, ...]] = {}
         for node in reversed(self.graph.nodes):
             if node.op in CHANNELS_LAST:
-                rank = len(node.shape)
-                wishes.setdefault(node.args[0], (0, *range(2, rank), 1))
+                rank, channels = len(node.shape), self.nodes[node.args[0]].shape[1]
+                few = node.op == "conv" and channels < self.lanes  # windows in registers read whole planes
+                order = tuple(range(rank)) if few else (0, *range(2, rank), 1)
+                wishes.setdefault(node.args[0], order)
             elif node.name in wishes and node.op not in ("view", "permute", "expand", "slice"):
                 for arg in self.args(node):
                     if len(arg.shape) == len(node.shape):
