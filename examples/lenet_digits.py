@@ -1,9 +1,9 @@
 """LeNet-5, trained a moment ago on images of handwritten digits, run as simulated hardware.
 
-The network of "Gradient-Based Learning Applied to Document Recognition" (LeCun, Bottou, Bengio, Haffner 1998):
-5x5 convolutions, tanh, average pools. scikit-learn's 8x8 digits are enlarged to its 32x32 inputs, training takes
-some seconds, then every test image goes through the RTL in 16 bits, which must agree to the bit with the software
-model and reach PyTorch's accuracy.
+The network of "Gradient-Based Learning Applied to Document Recognition" (LeCun, Bottou, Bengio, Haffner
+1998): 5x5 convolutions, tanh, average pools. scikit-learn's 8x8 digits are enlarged to its 32x32 inputs,
+training takes some seconds, then every test image goes through the RTL in 16 bits, which must agree to the
+bit with the software model and reach PyTorch's accuracy.
 
     python examples/lenet_digits.py
 

@@ -1,9 +1,9 @@
 """The operations of a lane's datapath, and what they compute to the bit.
 
 An `Expr` is a tuple of operations in evaluation order. Every operation is exact in a format wide enough for
-any operand; only "quant" (round half to even, then saturate), "floor" and "wrap" narrow. The same value serves
-elementwise kernels, the drain of the GEMM engine and both ends of a reduction. `emulate` defines the meaning,
-`lane.py` builds the hardware, `expr_builder.py` makes expressions.
+any operand; only "quant" (round half to even, then saturate), "floor" and "wrap" narrow. The same value
+serves elementwise kernels, the drain of the GEMM engine and both ends of a reduction. `emulate` defines the
+meaning, `lane.py` builds the hardware, `expr_builder.py` makes expressions.
 """
 
 from __future__ import annotations

@@ -13,5 +13,16 @@ from .systolic import Systolic
 from .transpose import Transpose
 from .window import WindowDot
 
-FAMILIES: tuple[type, ...] = (Systolic, Dot, WindowDot, Elementwise, Reduce, ArgReduce, Scan, Gather, Splice, Transpose)
+FAMILIES: tuple[type, ...] = (
+    Systolic,
+    Dot,
+    WindowDot,
+    Elementwise,
+    Reduce,
+    ArgReduce,
+    Scan,
+    Gather,
+    Splice,
+    Transpose,
+)
 """The spec class of each family; its docstring states equation, interface, cycles and number behaviour."""

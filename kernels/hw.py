@@ -13,9 +13,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .numerics import index_bits
 from .primitives import PRIMITIVES, table_text
-from .wiring import Instance, Register, Signal, Wiring
+from .wiring import Instance, Memory, Register, Signal, Wiring
 
 try:
     import calyx.builder as cb
@@ -27,7 +26,8 @@ except ImportError as missing:  # calyx-py comes with the compiler, it is on no 
 
 if not hasattr(cb.ComponentBuilder, "seq_mem_d1"):
     raise ImportError(
-        "the module `calyx` of this environment is not calyx-py 0.1 (the PyPI package of that name is something else); "
+        "the module `calyx` of this environment is not calyx-py 0.1 (the PyPI package of that name is something "
+        "else); "
         "`python -m torchcalyx setup` installs the right one"
     )
 
@@ -105,20 +105,6 @@ class Program:
         primitives = "\n".join([*own, *self._tables.values()])
         components = "\n".join(c.doc() for c in program.components)
         return f"{imports}\n{primitives}\n{components}\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """A `seq_mem_d1` cell: words of `width` bits; read data follows its address by one cycle."""
-
-    name: str
-    width: int
-    words: int
-
-    @property
-    def address_bits(self) -> int:
-        """Bits of the address port."""
-        return index_bits(self.words)
 
 
 class Component(Wiring):

@@ -19,7 +19,8 @@ STAGE = 6
 """Delay units of one pipeline stage: bias addition, ReLU and requantisation just fit."""
 
 _UNITS = {
-    "in": 0, "const": 0, "scale": 0, "floor": 0, "wrap": 0, "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1,
+    "in": 0, "const": 0, "scale": 0, "floor": 0, "wrap": 0,
+    "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1,
     "quant": 3, "clz": 3, "shl": 3,
 }  # fmt: skip
 _CARRY = 2

@@ -162,7 +162,7 @@ def narrow(values: IntArray) -> IntArray:
 
 
 def shift_round(values: IntArray, shift: int) -> IntArray:
-    """values * 2**-shift, rounded half to even; a negative `shift` is an exact left shift (no width check)."""
+    """values * 2**-shift, rounded half to even; a negative `shift` is an exact left shift."""
     if shift <= 0:
         return values * (1 << -shift) if shift else values
     array = np.asarray(values)

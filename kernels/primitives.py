@@ -57,7 +57,8 @@ PRIMITIVES: Mapping[str, str] = {
     "  logic [W-1:0] stage [0:N-1];\n  integer i;\n"
     "  always_ff @(posedge clk) begin\n"
     "    if (reset) for (i = 0; i < N; i = i + 1) stage[i] <= 0;\n"
-    "    else begin\n      stage[0] <= in;\n      for (i = 1; i < N; i = i + 1) stage[i] <= stage[i-1];\n    end\n"
+    "    else begin\n      stage[0] <= in;\n"
+    "      for (i = 1; i < N; i = i + 1) stage[i] <= stage[i-1];\n    end\n"
     "  end\n  assign out = stage[N-1];\n}",
     "held": "primitive held[W](@data in: W, en: 1, @clk clk: 1, @reset reset: 1) -> (@stable out: W) {\n"
     "  logic [W-1:0] value;\n"

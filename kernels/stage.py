@@ -239,7 +239,7 @@ def _word_pointer(nest: Nest, steps: Sequence[int], base: int, lanes: int, bits:
 
 
 def connect_pairs(c: Component, engine: Instance, lanes: Sequence[Instance], expr: Expr, first: int) -> None:
-    """Wire the multiplications of all lanes to the engine's independent multipliers, numbered from `first`."""
+    """Wire the multiplications of all lanes to the engine's independent multipliers, from `first` on."""
     left, right = engine.child.port_width("a0"), engine.child.port_width("b0")
     pair = first
     for lane in lanes:

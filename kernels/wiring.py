@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .numerics import NumberFormat, bits_for_range
+from .numerics import NumberFormat, bits_for_range, index_bits
 
 if TYPE_CHECKING:
     from .hw import Component
@@ -19,6 +19,20 @@ class Signal:
 
     text: str
     width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A `seq_mem_d1` cell: words of `width` bits; read data follows its address by one cycle."""
+
+    name: str
+    width: int
+    words: int
+
+    @property
+    def address_bits(self) -> int:
+        """Bits of the address port."""
+        return index_bits(self.words)
 
 
 class Wiring(ABC):

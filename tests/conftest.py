@@ -79,5 +79,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for key, value in report.user_properties:
                     if key == "tally":
                         totals.update(value)
-    line = "simulated hardware: {} vectors equal to the software model, {} calls of exactly the predicted cycles"
+    line = (
+        "simulated hardware: {} vectors equal to the software model, {} calls of exactly the predicted cycles"
+    )
     terminalreporter.write_line(line.format(totals["vectors"], totals["cycles"]))

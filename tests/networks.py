@@ -1,6 +1,6 @@
 """Whole convolutional networks with random weights, in eval mode and the same in every run.
 
-Batch norms have random statistics as training leaves them, so that folding them changes numbers. `NETWORKS` names them all with an input.
+Batch norms have statistics as training leaves them, so that folding them changes numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 
 class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions with batch norms around a shortcut, which is a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions with batch norms around a shortcut (1x1 convolution where the shape changes)."""
 
     def __init__(self, channels: int, features: int, stride: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet8(nn.Module):
-    """Three residual blocks after a 3x3 convolution, global average pool, one linear layer: the CIFAR network of MLPerf Tiny."""
+    """Convolution, three residual blocks, global average pool, linear layer: MLPerf Tiny's CIFAR network."""
 
     def __init__(self, width: int = 16, classes: int = 10) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def separable(channels: int, features: int) -> nn.Sequential:
 
 
 class KeywordSpotter(nn.Module):
-    """DS-CNN: a 10x4 convolution over 49 frames of 10 coefficients, depthwise separable blocks, average pool, 12 words."""
+    """DS-CNN: convolution over 49 frames of 10 coefficients, separable blocks, average pool, 12 words."""
 
     def __init__(self, width: int = 64, blocks: int = 4) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def double(channels: int, features: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Two levels down by max pooling, two up (a transposed convolution, a bilinear resampling), skips by concatenation."""
+    """Two levels down by max pooling, up by transposed convolution and bilinearly, skips by concatenation."""
 
     def __init__(self, channels: int = 1, width: int = 8, classes: int = 2) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class SqueezeExcite(nn.Module):
 
 
 class PaperCnn(nn.Sequential):
-    """The network of the published PyTorch-to-Calyx flow: 80x60 colour images, 5x5 convolution to 8, max pool 2x3, two classes."""
+    """The network of the published PyTorch-to-Calyx flow, for 80x60 colour images and two classes."""
 
     def __init__(self, height: int = 80, width: int = 60) -> None:
         pooled = ((height - 4) // 2, (width - 4) // 3)
@@ -177,7 +177,7 @@ class PaperCnn(nn.Sequential):
 
 
 def trained_like(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
-    """The network in eval mode with weights from `seed`, batch norm statistics and scales away from 0 and 1."""
+    """The network in eval mode with random weights, batch norm statistics and scales away from 0 and 1."""
     torch.manual_seed(seed)
     module = make().eval()
     for part in module.modules():

@@ -1,4 +1,6 @@
-"""The handed cases in the shape of public bug reports, judged through the simulated hardware (tests/cases/judge.py)."""
+"""The handed cases in the shape of public bug reports, judged through the simulated hardware
+(tests/cases/judge.py).
+"""
 
 from __future__ import annotations
 

@@ -70,8 +70,13 @@ def manifest(program: Program, input_paths: Sequence[str], output_names: Sequenc
         if o.buffer is None or o.access is None:
             entry["value"] = selection.constants[o.node].tolist()
         else:
-            entry.update(_place(buffers[o.buffer], placement), offsets=o.access.offsets, steps=o.access.steps,
-                         limits=o.access.limits, fill=o.access.fill)
+            entry.update(
+                _place(buffers[o.buffer], placement),
+                offsets=o.access.offsets,
+                steps=o.access.steps,
+                limits=o.access.limits,
+                fill=o.access.fill,
+            )
         outputs.append(entry)
     return {"inputs": inputs, "outputs": outputs}
 

@@ -86,7 +86,9 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             if width > 64:
                 too_wide.append(f"  {node} at {node.source}: values from {found.low} to {found.high}")
             signed = own.low < 0 or node.dtype == "int64"
-            formats[node.name] = integer(min(width, 64)) if signed else integer(min(width - 1, 63) or 1, signed=False)
+            formats[node.name] = (
+                integer(min(width, 64)) if signed else integer(min(width - 1, 63) or 1, signed=False)
+            )
     if too_wide:
         raise UnsupportedOpError(
             "integer values that may pass 64 bits cannot be computed exactly:\n"

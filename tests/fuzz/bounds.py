@@ -10,7 +10,9 @@ formats are calibrated on the same inputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,8 +26,11 @@ Real: TypeAlias = "npt.NDArray[np.float64]"
 Array: TypeAlias = "npt.NDArray[Any]"
 
 EPS = {"float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "pad")
+MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "pad", "max_pool", "upsample")
 NONE = np.inf
+FUNCTION_ERROR = 0.75
+FUNCTIONS = ("sigmoid", "tanh", "erf", "exp", "exp2", "expm1", "gelu", "silu", "mish", "elu", "softplus",
+             "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "div")  # fmt: skip
 
 
 def error_bounds(
@@ -58,6 +63,8 @@ def _rounding(node: Node, value: Array, error: Real, fmt: NumberFormat) -> Real:
     hardware = np.where(error == 0, exact, 0.5 * 2.0**-fmt.frac)
     if node.op in MOVES:
         hardware = np.where(error == 0, exact, 0.0)
+    if node.op in FUNCTIONS:  # the accuracy that the library promises for an approximation
+        hardware = np.full(node.shape, FUNCTION_ERROR * 2.0**-fmt.frac)
     if node.op == "div_const":  # the reciprocal is a constant of a few bits more than the result
         hardware = hardware + np.abs(value) * 2.0 ** -(fmt.width + 3)
     eps = EPS[node.dtype]
@@ -208,10 +215,44 @@ def _div(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Rea
     return errors[0] / abs(float(node.attr("value")))  # type: ignore[arg-type]
 
 
+def _quotient(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
+    room = np.abs(args[1]) - errors[1]
+    return np.where(room > 0, (errors[0] + np.abs(value) * errors[1]) / np.where(room > 0, room, 1), NONE)
+
+
+def _function(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
+    """The farthest value on a sample of the interval in which the operand lies."""
+    worst = np.zeros(node.shape)
+    for part in np.linspace(-1, 1, 21):
+        there = evaluate(node, [args[0] + part * errors[0]])
+        worst = np.maximum(worst, np.abs(there - value))
+    return worst * 1.05
+
+
+def _window(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
+    """Correlation, pooling and repetition of the bounds: linear, and monotone where they choose."""
+    if node.op != "conv":
+        error = np.asarray(evaluate(_as_float64(node), errors), np.float64)
+        if node.op != "sum_pool" or (_dyadic(*args) and not errors[0].any()):
+            return error
+        count = math.prod(node.attr("kernel"))  # type: ignore[arg-type]
+        return _sums(node, count, evaluate(_as_float64(node), [np.abs(args[0])]), error)
+    x, weight = (np.abs(np.asarray(a, np.float64)) for a in args[:2])
+    one = replace(_as_float64(node), args=node.args[:2])
+    error = sum(evaluate(one, pair) for pair in ((x, errors[1]), (errors[0], weight), (errors[0], errors[1])))
+    error = error + (errors[2].reshape(-1, *(1,) * (len(node.shape) - 2)) if len(args) == 3 else 0)
+    if _dyadic(*args) and not any(e.any() for e in errors):
+        return np.asarray(error)
+    return _sums(node, weight[0].size + 1, evaluate(one, [x, weight]), np.asarray(error))
+
+
+def _as_float64(node: Node) -> Node:
+    return replace(node, dtype="float64")
+
+
 def _moved(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
-    filled = Node(node.name, node.op, node.args, tuple((k, 0 if k == "value" else v) for k, v in node.attrs),
-                  node.shape, "float64", node.source)  # fmt: skip
-    return np.asarray(evaluate(filled, errors), np.float64)
+    attrs = tuple((k, 0 if k == "value" else v) for k, v in node.attrs)
+    return np.asarray(evaluate(replace(_as_float64(node), attrs=attrs), errors), np.float64)
 
 
 def _same(node: Node, value: Array, args: list[Array], errors: list[Real]) -> Real:
@@ -237,6 +278,9 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("amax", "amin"), _extreme),
     **dict.fromkeys(("argmax", "argmin"), _pick),
     **dict.fromkeys(("view", "permute", "slice", "expand", "cat", "pad"), _moved),
+    **dict.fromkeys(FUNCTIONS, _function),
+    **dict.fromkeys(("conv", "max_pool", "sum_pool", "upsample"), _window),
+    "div": _quotient,
     "mul": _mul,
     "prod": _prod,
     "cumsum": _cumsum,

@@ -418,7 +418,59 @@ def in_place(s: Sketch) -> None:
         )
 
 
+# ---- functions, images, norms ----------------------------------------------------------------------
+FUNCTIONS = (
+    "torch.sigmoid({})", "torch.tanh({})", "torch.exp(-{}.abs())", "F.gelu({})", "F.silu({})", "F.elu({})",
+    "torch.sqrt({}.abs() + 0.25)", "torch.log({}.abs() + 0.5)", "torch.sin({})", "F.softplus({})",
+    "torch.rsqrt({}.abs() + 0.5)", "1 / ({}.abs() + 0.5)", "F.hardswish({})", "F.softmax({}, -1)",
+)  # fmt: skip
+
+
+def function(s: Sketch) -> str | None:
+    x = s.value(_float)
+    if x is None:
+        return None
+    form = s.choose(FUNCTIONS)
+    return form.format(x.name) if x.rank or "softmax" not in form else None
+
+
+def image(s: Sketch) -> str | None:
+    """Convolution and pooling of a value of three or four axes."""
+    x = s.value(lambda v: str(v.tensor.dtype) == "torch.float32" and v.rank in (3, 4))
+    if x is None:
+        return None
+    axes, channels = x.rank - 2, x.shape[1]
+    kernel, stride = s.whole(1, 3), s.whole(1, 2)
+    kind = s.whole(0, 6)
+    if kind <= 2:
+        groups = s.choose((1, 1, channels))
+        features = groups * s.whole(1, 4 if groups == 1 else 2)
+        layer = s.member(
+            f"nn.Conv{axes}d({channels}, {features}, {kernel}, stride={stride}, "
+            f"padding={s.whole(0, kernel // 2 + 1)}, groups={groups}, bias={s.flag()})"
+        )
+        return f"self.{layer}({x.name})"
+    if kind == 3:
+        return f"F.max_pool{axes}d({x.name}, {kernel}, {stride}, padding={s.whole(0, kernel // 2)})"
+    if kind == 4:
+        return f"F.avg_pool{axes}d({x.name}, {kernel}, {stride}, padding={s.whole(0, kernel // 2)})"
+    if kind == 5:
+        return f"F.adaptive_avg_pool{axes}d({x.name}, 1)"
+    return f'F.interpolate({x.name}, scale_factor={s.whole(1, 2)}, mode="nearest")'
+
+
+def norm(s: Sketch) -> str | None:
+    x = s.value(lambda v: str(v.tensor.dtype) == "torch.float32" and v.rank >= 2)
+    if x is None:
+        return None
+    if s.flag() and x.rank in (2, 3, 4):
+        layer = s.member(f"nn.BatchNorm{max(1, x.rank - 2)}d({x.shape[1]}).eval()")
+        return f"self.{layer}({x.name})"
+    return f"{x.name} - {x.name}.mean(-1, keepdim=True)"
+
+
 OPERATIONS: tuple[Draw, ...] = (
     unary, with_scalar, binary, compare, logic, where, cast, reduction, reduction, along, reshape, reorder,
     slicing, rearranged, resized, join, linear, product, einsum, special_product,
+    function, image, image, norm,
 )  # fmt: skip

@@ -29,7 +29,9 @@ def expand_products(graph: Graph) -> Graph:
 def _unrolled(node: Node, shape: tuple[int, ...], dims: tuple[int, ...], count: int) -> list[Node]:
     made: list[Node] = []
 
-    def add(op: str, args: tuple[str, ...], attrs: tuple[tuple[str, Attr], ...], sizes: tuple[int, ...]) -> str:
+    def add(
+        op: str, args: tuple[str, ...], attrs: tuple[tuple[str, Attr], ...], sizes: tuple[int, ...]
+    ) -> str:
         name = f"{node.name}__{len(made)}"
         made.append(Node(name, op, args, attrs, sizes, node.dtype, node.source))
         return name

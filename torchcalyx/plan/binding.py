@@ -128,7 +128,11 @@ def _inside(access: Access, buffer: Buffer) -> bool:
     """Whether an affine access stays in the buffer: its corners do."""
     if access.limits:  # the padding of a view keeps the rest inside
         rows, columns = (index.ravel() for index in access.memory_indices())
-        return bool(np.all((rows >= 0) & (rows < buffer.layout.rows) & (columns >= 0) & (columns < buffer.layout.cols)))
+        return bool(
+            np.all(
+                (rows >= 0) & (rows < buffer.layout.rows) & (columns >= 0) & (columns < buffer.layout.cols)
+            )
+        )
     for offset, steps, limit in zip(
         access.offsets, access.steps, (buffer.layout.rows, buffer.layout.cols), strict=True
     ):

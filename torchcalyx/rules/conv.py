@@ -21,10 +21,10 @@ from torchcalyx.kernels.expr import Value, narrowing
 from torchcalyx.kernels.numerics import IntArray, ceil_div, product
 from torchcalyx.kernels.window import WindowDot
 from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.rules.arrays import dot_columns
 from torchcalyx.rules.depthwise import depthwise
 from torchcalyx.rules.drain import Drain, fused_head
 from torchcalyx.rules.fold import build_fold, fold_of
-from torchcalyx.rules.matmul import dot_columns
 from torchcalyx.rules.windows import channel_order, channels_first, part_of, windowed, windows
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.placing import rows_of_last_axis
@@ -122,7 +122,9 @@ def _dense(
 
 
 def _left(builder: SelectionBuilder, value: Located, axes: int, group: _Group) -> Operand:
-    """Windows (N, C, *positions, *taps) as the kernel loops over them: (N, *positions, *taps, channels of the group)."""
+    """Windows (N, C, *positions, *taps) as the kernel loops over them: (N, *positions, *taps, channels of
+    the group).
+    """
     access = part_of(value.access, 1, group.inputs)
     positions, taps = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
     layout = builder.buffers[value.buffer].layout
@@ -134,7 +136,8 @@ def _place(
 ) -> tuple[Located, bool]:
     """The windows that the kernel reads, and whether it holds them in registers.
 
-    Windows in registers read the input as it lies (planes) or channels-last; the plain product needs channels-last.
+    Windows in registers read the input as it lies (planes) or channels-last; the plain product needs
+    channels-last.
     """
     view = builder.view
     x, weight = view.args(head)[:2]

@@ -15,7 +15,7 @@ from torchcalyx.kernels.numerics import NumberFormat, bits_for_range, fixed
 from torchcalyx.match import Reject
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.datapath import ELEMENTWISE, supported
-from torchcalyx.select.placing import Placed, lane_fit, place_operands
+from torchcalyx.select.placing import Placed, distinct, lane_fit, place_operands
 from torchcalyx.select.tree import Adapt, Tree, expression, grow, products
 from torchcalyx.select.view import GraphView
 
@@ -78,20 +78,21 @@ class Drain:
         """
         head = self.head.name
         inputs: list[tuple[str, Value | NumberFormat]] = [(head, total)]
-        values: list[Located] = []
+        named: list[tuple[str, Located]] = []
         adapt: dict[str, Adapt] = {}
         if len(self.head.args) == 3:
             bias = self._bias(self.head.args[2], total, right)
-            inputs.append((_BIAS, bias.fmt))
-            values.append(self._part(bias, bias.access, features))
+            named.append((_BIAS, self._part(bias, bias.access, features)))
             adapt[head] = lambda b, place: b.add(place[head], place[_BIAS])
         for name in self.tree.leaves:
             if name != head:
                 value = self.builder.value(name)
                 access = value.access.expand(self.head.shape).permute(self.order)
-                inputs.append((name, value.fmt))
-                values.append(self._part(value, access, features))
-        expr = expression(self.builder.view, self.tree, inputs, fmt, adapt)
+                named.append((name, self._part(value, access, features)))
+        named, same = distinct(named)
+        values = [value for _, value in named]
+        inputs += [(name, value.fmt) for name, value in named]
+        expr = expression(self.builder.view, self.tree, inputs, fmt, adapt, same)
         sizes = out.access.sizes
         why = f"the drain of {self.head.op} writes {list(sizes)}"
         placed = place_operands(self.builder, values, sizes, tuple(range(len(sizes))), lane_fit, why, taken)

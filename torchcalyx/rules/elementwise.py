@@ -10,6 +10,7 @@ from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.datapath import ELEMENTWISE, supported
 from torchcalyx.select.placing import (
     copies_needed,
+    distinct,
     elementwise_fit,
     loop_orders,
     place_operands,
@@ -36,8 +37,9 @@ def build_tree(builder: SelectionBuilder, tree: Tree, node: Node) -> Located:
     """One elementwise kernel for the tree, in the loop order that needs the fewest copies."""
     view = builder.view
     fmt = view.formats[node.name]
-    values = [builder.value(name) for name in tree.leaves]
-    expr = expression(view, tree, [(n, v.fmt) for n, v in zip(tree.leaves, values, strict=True)], fmt)
+    named, same = distinct([(name, builder.value(name)) for name in tree.leaves])
+    values = [value for _, value in named]
+    expr = expression(view, tree, [(name, value.fmt) for name, value in named], fmt, same=same)
     domain = node.shape
     if not domain:
         values = [Located(v.buffer, v.access.expand((1,)), v.fmt) for v in values]

@@ -20,8 +20,8 @@ from torchcalyx.kernels.dot import dot
 from torchcalyx.kernels.expr import Value
 from torchcalyx.kernels.numerics import IntArray, NumberFormat, ceil_div, product
 from torchcalyx.kernels.stage import reading_mode
+from torchcalyx.rules.arrays import dot_columns
 from torchcalyx.rules.drain import bias_format
-from torchcalyx.rules.matmul import dot_columns
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.tree import Adapt, Tree, expression
 

@@ -17,7 +17,7 @@ from torchcalyx.kernels.reduce import reduce
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.datapath import ELEMENTWISE, supported
-from torchcalyx.select.placing import lane_fit, place_operands
+from torchcalyx.select.placing import distinct, lane_fit, place_operands
 from torchcalyx.select.tree import Adapt, Tree, expression, grow, products, tree_of
 from torchcalyx.select.view import GraphView
 
@@ -93,25 +93,28 @@ class _Reduction:
         layout = row_major(shape, builder.lanes)
         out = Operand(fmt, layout, whole(shape, layout))
 
-        values = [builder.value(name) for name in self.leaves]
+        named, same = distinct([(name, builder.value(name)) for name in self.leaves])
+        values = [value for _, value in named]
         domain = source.shape or (1,)
         why = f"{self.head.op} reads {list(domain)}"
         placed = place_operands(builder, values, domain, tuple(range(len(domain))), lambda operand: None, why)
-        inputs = [(n, v.fmt) for n, v in zip(self.leaves, values, strict=True)]
-        prologue = expression(view, self.before, inputs, self._prologue_format(view, source))
+        inputs = [(name, value.fmt) for name, value in named]
+        prologue = expression(view, self.before, inputs, self._prologue_format(view, source), same=same)
 
         count = product(domain[d] for d in reduced) if source.shape else 1
         total = accumulator(FOLDS[self.head.op], result_value(prologue), count)
-        extras = [self._over(builder, name, shape) for name in self.others]
+        further, alike = distinct([(name, self._over(builder, name, shape)) for name in self.others])
+        extras = [value for _, value in further]
         extra_order = tuple(range(len(shape)))
         why = f"{self.head.op} writes {list(shape)}"
         behind = place_operands(builder, extras, shape, extra_order, lane_fit, why, placed.buffers)
         epilogue = expression(
             view,
             self.after,
-            [(self.head.name, total), *((n, v.fmt) for n, v in zip(self.others, extras, strict=True))],
+            [(self.head.name, total), *((name, value.fmt) for name, value in further)],
             fmt,
             self._mean(count, total, fmt),
+            alike,
         )
         spec = reduce(
             FOLDS[self.head.op],
@@ -129,8 +132,10 @@ class _Reduction:
         assert access is not None
         return Located(buffer, access, fmt)
 
-    def _prologue_format(self, view: GraphView, source: Node) -> NumberFormat:
-        return view.formats[source.name]
+    def _prologue_format(self, view: GraphView, source: Node) -> NumberFormat | None:
+        """Terms of a real sum stay exact; an extreme picks among narrowed ones."""
+        fmt = view.formats[source.name]
+        return None if FOLDS[self.head.op] == "add" and fmt.kind == "fixed" and self.before.nodes else fmt
 
     def _mean(self, count: int, total: Value, fmt: NumberFormat) -> dict[str, Adapt] | None:
         if self.head.op != "mean":

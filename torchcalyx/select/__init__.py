@@ -105,7 +105,9 @@ def _refusal(view: GraphView, node: Node, refused: list[tuple[str, Reject]]) -> 
     head = f"{node.source.op} ({node.op}, node {node.name!r}, ({operands}) -> {node.dtype}{list(node.shape)})"
     lines = [f"  {head} at {node.source}"]
     lines += [f"    {name}: {r.reason}" for name, r in refused if r.related]
-    lines.append(f"    rules about other operations: {', '.join(name for name, r in refused if not r.related)}")
+    lines.append(
+        f"    rules about other operations: {', '.join(name for name, r in refused if not r.related)}"
+    )
     lines.append("    hint: write it with supported operations, or add a rule of your own (Options.rules)")
     return "\n".join(lines)
 

@@ -23,7 +23,9 @@ Emit: TypeAlias = "Callable[[Datapath, Node, list[int]], int]"
 
 
 class Datapath:
-    """An expression under construction. width: of the widest real format of the node at hand, for its scalars."""
+    """An expression under construction. width: of the widest real format of the node at hand, for its
+    scalars.
+    """
 
     def __init__(self, view: GraphView) -> None:
         self.view = view
@@ -40,7 +42,9 @@ class Datapath:
         return self.b.scale_by(a, *significant(value, self.width + SPARE_BITS))
 
     def emit(self, node: Node, args: list[int]) -> int:
-        """Add the operation of `node`; its operands are earlier operations. Integers wrap as their dtype does."""
+        """Add the operation of `node`; its operands are earlier operations. Integers wrap as their dtype
+        does.
+        """
         return self.wrapped(node, _EMIT[node.op](self, node, args))
 
     def wrapped(self, node: Node, value: int) -> int:

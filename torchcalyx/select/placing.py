@@ -28,6 +28,20 @@ def broadcast(value: Located, domain: tuple[int, ...]) -> Access:
     return value.access.expand(domain)
 
 
+def distinct(named: Sequence[tuple[str, Located]]) -> tuple[list[tuple[str, Located]], dict[str, str]]:
+    """The different places among named values, and for each name left out the name that stands for it.
+
+    A memory has one port: values that are the same elements are read once.
+    """
+    kept: dict[Located, str] = {}
+    same = {}
+    for name, value in named:
+        first = kept.setdefault(value, name)
+        if first != name:
+            same[name] = first
+    return [(name, value) for value, name in kept.items()], same
+
+
 Fits: TypeAlias = "Callable[[Operand], str | None]"
 """Why a kernel cannot read an operand as it lies (None: it can)."""
 

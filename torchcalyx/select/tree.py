@@ -8,13 +8,17 @@ from typing import TypeAlias
 
 from torchcalyx.graph import Node
 from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
-from torchcalyx.kernels.numerics import NumberFormat
+from torchcalyx.kernels.numerics import NumberFormat, fixed
 from torchcalyx.select.datapath import ELEMENTWISE, Datapath, multiplications, supported
 from torchcalyx.select.functions import lane_multipliers
 from torchcalyx.select.view import GraphView
 
 Adapt: TypeAlias = "Callable[[ExprBuilder, Mapping[str, int]], int]"
 """Computes a leaf's value from the expression inputs, by name."""
+
+
+EXACT_BITS = 48
+"""Widest term that a sum takes in without rounding."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +81,19 @@ def expression(
     view: GraphView,
     tree: Tree,
     inputs: Sequence[tuple[str, Value | NumberFormat]],
-    out: NumberFormat,
+    out: NumberFormat | None,
     adapt: Mapping[str, Adapt] | None = None,
+    same: Mapping[str, str] | None = None,
 ) -> Expr:
     """The tree as an expression. inputs: leaf name and format of each expression input, in order.
 
     adapt: what happens to a leaf before anything else (the bias of a matrix product, the division of a mean).
+    same: leaves that are another input, by name. out: None leaves the result exact (up to `EXACT_BITS`).
     Without nodes the result is the first input.
     """
     path = Datapath(view)
     place: dict[str, int] = {name: path.b.input(value) for name, value in inputs}
+    place.update({name: place[first] for name, first in (same or {}).items()})
     for leaf, change in (adapt or {}).items():
         place[leaf] = change(path.b, place)
     for name, value in inputs:  # sums of integers wrap before anything reads them
@@ -103,4 +110,8 @@ def expression(
                 place[arg] = path.scalar(scalar)
             args.append(place[arg])
         result = place[node.name] = path.emit(node, args)
+    if out is None:
+        exact = path.b.value(result)
+        wide = exact.width > EXACT_BITS
+        out = view.formats[tree.nodes[-1].name] if wide else fixed(max(2, exact.width), exact.frac)
     return path.b.build(result, out)

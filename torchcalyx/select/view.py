@@ -49,8 +49,8 @@ class GraphView:
         """Axis order in which the readers of a value would like it in memory (last: over the lanes), where
         they have a wish.
 
-        Convolutions of many channels and pooling read channels-last; elementwise operations and padding pass the wish on to
-        their operands.
+        Convolutions of many channels and pooling read channels-last; elementwise operations and padding
+        pass the wish on to their operands.
         """
         wishes: dict[str, tuple[int, ...]] = {}
         for node in reversed(self.graph.nodes):
