@@ -26,8 +26,7 @@ except ImportError as missing:  # calyx-py comes with the compiler, it is on no 
 
 if not hasattr(cb.ComponentBuilder, "seq_mem_d1"):
     raise ImportError(
-        "the module `calyx` of this environment is not calyx-py 0.1 (the PyPI package of that name is something "
-        "else); "
+        "the module `calyx` here is not calyx-py 0.1 (the PyPI package of that name is something else); "
         "`python -m torchcalyx setup` installs the right one"
     )
 

@@ -23,7 +23,8 @@ LAYERS: dict[str, int] = {
             "errors",
             "kernels",
             "graph design options selection plan",
-            "emit emulate reference reference_spatial toolchain programs cache install doctor simulate save report host tables comparison "
+            "emit emulate reference reference_spatial toolchain programs cache install doctor simulate save "
+            "report host tables comparison "
             "explain check bundle",
             "capture normalize normalform typerules typerules_spatial ranges quantize select rules match",
             "pipeline compiled api",

@@ -18,20 +18,21 @@ PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """How a module is compiled.
+    """How a module is compiled. Raises OptionsError for a value outside its range.
 
-    precision: "fixed8", "fixed16", "fixed32" (binary point of each tensor from calibration), a
-    `NumberFormat` or its text
-        ("fixed16.8": that format everywhere), or a mapping from module path patterns (`fnmatch`; the first that matches wins, "*"
-        or "fixed16" for the rest) to any of these.
-    calibration: iterable of input tuples whose value ranges choose the binary points; None: the example
-    inputs. multipliers: budget of multipliers in hardware. lanes: elements of a memory word; None: the
-    power of two nearest below the square root of the budget, rounded up. schedule: "latency". share: reuse
-    memories over lifetimes and one instance of equal kernels. simulator: "verilator" or "icarus".
-    unsupported: "error". rules: extra selection rules, tried before the built-in ones. dump: directory that
-    receives the printed form of every stage. multiplier_stages: pipeline registers of a multiplier, 1 to 3.
-
-    Raises OptionsError for a value outside its range.
+    - precision: "fixed8", "fixed16" or "fixed32" (the binary point of each tensor comes from calibration); a
+      `NumberFormat` or its text ("fixed16.8": that format everywhere); or a mapping from module path
+      patterns (`fnmatch`) to any of these: the first that matches wins, "fixed16" serves the rest.
+    - calibration: input tuples whose value ranges choose the binary points; None: the example inputs.
+    - multipliers: budget of multipliers in hardware.
+    - lanes: elements of a memory word; None: the greatest power of two L with L * L within the budget.
+    - schedule: "latency", the least cycles for one call.
+    - share: reuse memories over lifetimes, and one instance of equal kernels.
+    - simulator: "verilator" or "icarus".
+    - unsupported: "error".
+    - rules: selection rules (`torchcalyx.match.Rule`) that are tried before the built-in ones.
+    - dump: directory that receives the printed form of every stage.
+    - multiplier_stages: pipeline registers of a multiplier, 1 to 3.
     """
 
     precision: Precision | Mapping[str, Precision] = "fixed16"
@@ -55,8 +56,8 @@ class Options:
             _whole("lanes", self.lanes, 1, 1024)
             if self.lanes > self.multipliers:
                 raise OptionsError(
-                    f"lanes={self.lanes} exceeds multipliers={self.multipliers}: an elementwise product needs one "
-                    "multiplier a lane; raise multipliers or lower lanes"
+                    f"lanes={self.lanes} exceeds multipliers={self.multipliers}: an elementwise product "
+                    "needs one multiplier a lane; raise multipliers or lower lanes"
                 )
         _whole("multiplier_stages", self.multiplier_stages, 1, 3)
         _one_of("schedule", self.schedule, ("latency",))

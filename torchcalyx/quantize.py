@@ -130,7 +130,8 @@ class _Precisions:
         if unknown:
             known = ", ".join(repr(p) for p in paths if p) or "none"
             raise OptionsError(
-                f"precision patterns {', '.join(map(repr, unknown))} match no module; module paths of the model: {known}"
+                f"precision patterns {', '.join(map(repr, unknown))} match no module; "
+                f"module paths of the model: {known}"
             )
 
     def format(self, node: Node, largest: float) -> NumberFormat:
@@ -173,7 +174,8 @@ def _largest_values(graph: Graph, samples: Sequence[Sequence[Array]]) -> dict[st
                 peak = float(np.max(np.abs(values[node.name].astype(np.float64))))
                 if not math.isfinite(peak):
                     raise InputError(
-                        f"calibration input {number} makes {node.op} (node {node.name!r}) infinite or NaN at {node.source}; "
+                        f"calibration input {number} makes {node.op} (node {node.name!r}) "
+                        f"infinite or NaN at {node.source}; "
                         "fixed-point formats are chosen from finite values: give other calibration inputs"
                     )
                 largest[node.name] = max(largest[node.name], peak)

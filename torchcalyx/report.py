@@ -155,7 +155,7 @@ def _call(call: Call, buffers: dict[str, Buffer], start: int) -> CallReport:
         operands=tuple(_shape(buffers[b]) for b in call.reads),
         results=tuple(_shape(buffers[b]) for b in call.writes),
         macs=macs,
-        operations=call.spec.useful_operations(),
+        operations=call.operations or call.spec.useful_operations(),
         start=start,
         cycles=call.spec.cycles(),
         width=width,

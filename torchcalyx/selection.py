@@ -37,6 +37,7 @@ class Call:
 
     rule: name of the rule that chose it. covers: graph nodes it computes. node: the graph node whose value
     it writes ("" for a relayout). reason: why it exists, for calls the user did not write (relayouts).
+    operations: multiply-accumulates of the model where the kernel works on zeros too (0: as the spec counts).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Call:
     node: str
     source: Source
     reason: str = ""
+    operations: int = 0
 
 
 @dataclass(frozen=True, slots=True)

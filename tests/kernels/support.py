@@ -81,7 +81,7 @@ def run(
 def check(
     spec: KernelSpec, *, seed: int = 0, vectors: int = 3, simulator: Simulator = "verilator", calls: int = 1
 ) -> None:
-    """Random vectors (no reset between them): RTL equals the software model to the bit, cycles as declared."""
+    """Random vectors (no reset between them): RTL equals the software model, cycles as declared."""
     rng = np.random.default_rng(seed)
     data = [[random_array(rng, p.operand) for p in reads(spec)] for _ in range(vectors)]
     for vector, got in zip(data, run(spec, data, simulator, calls), strict=True):

@@ -51,8 +51,10 @@ def every_operation() -> Expr:
     terms = [
         b.add(x, y), b.sub(x, y), b.mul(x, y), b.neg(x), b.abs(y), b.minimum(x, y), b.maximum(x, y),
         b.less(x, y), b.equal(x, y), b.select(c, x, y), b.scale_by(x, -13, 2), b.scale_by(y, 1, -3),
-        b.quant(x, fixed(4, 1)), b.quant(y, fixed(20, 9)), b.quant(x, fixed(6, 3, signed=False)), b.logic_not(c),
-        b.bitwise("and", n, b.const(13)), b.bitwise("or", n, b.const(-6)), b.bitwise("xor", n, b.const(5)), b.bitwise_not(n),
+        b.quant(x, fixed(4, 1)), b.quant(y, fixed(20, 9)), b.quant(x, fixed(6, 3, signed=False)),
+        b.logic_not(c),
+        b.bitwise("and", n, b.const(13)), b.bitwise("or", n, b.const(-6)), b.bitwise("xor", n, b.const(5)),
+        b.bitwise_not(n),
     ]  # fmt: skip
     total = terms[0]
     for weight, term in enumerate(terms[1:], start=2):

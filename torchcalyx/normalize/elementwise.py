@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
@@ -93,6 +94,9 @@ def clamped(b: Builder, x: Value, low: Scalar | None, high: Scalar | None) -> Va
     def bound(value: Scalar | None) -> Scalar | None:
         if value is None or math.isinf(value):
             return None
+        if not x.dtype.startswith("float"):  # torch keeps a bound inside the dtype's range
+            limits = np.iinfo(x.dtype)
+            value = max(min(value, int(limits.max)), int(limits.min))
         number: Scalar = b.known(value, x.dtype).tensor.item()
         return number
 

@@ -118,7 +118,8 @@ def _dense(
         lambda stored: spec.pack(_taps(stored, group, x.shape[1], groups)),
         f"conv {group} {spec.family} {spec.right.layout}",
     )
-    builder.call(spec, [value.buffer, weights, *placed.buffers], [buffer])
+    macs = product(part.access.sizes) * product(kernel) * (x.shape[1] // groups)
+    builder.call(spec, [value.buffer, weights, *placed.buffers], [buffer], operations=macs)
 
 
 def _left(builder: SelectionBuilder, value: Located, axes: int, group: _Group) -> Operand:
@@ -162,7 +163,7 @@ def _place(
 def _window(
     builder: SelectionBuilder, value: Located, head: Node, part: Operand, group: _Group, total: Value
 ) -> WindowDot | None:
-    """The kernel that holds windows in registers, without its epilogue; None when it cannot read the value."""
+    """The kernel that holds windows in registers, without epilogue; None when it cannot read the value."""
     view = builder.view
     weight = view.args(head)[1]
     axes = len(weight.shape) - 2

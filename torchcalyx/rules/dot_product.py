@@ -15,6 +15,7 @@ from torchcalyx.select.placing import lane_fit, memory_order, ordered, rows_of_l
 
 
 def dot_candidate(p: Product) -> Candidate:
+    """The dot array over K."""
     features = p.domain[-1]
     columns = dot_columns(p.view)
     why = f"the dot array reads {p.builder.lanes} neighbours along k a cycle"

@@ -23,7 +23,7 @@ _BIAS = "(bias)"
 
 
 def fused_head(view: GraphView, node: Node, heads: Sequence[str]) -> tuple[Node, Tree] | Reject:
-    """The node of one of the kinds `heads` whose result the tree below `node` takes in alone, and the tree."""
+    """The node of a kind in `heads` whose result the tree below `node` takes in alone, and the tree."""
     if node.op not in ELEMENTWISE:
         return Reject(f"{node.op} is not elementwise", related=False)
     problem = supported(view, node)

@@ -115,4 +115,5 @@ def build_fold(builder: SelectionBuilder, head: Node, fold: Fold, out: Operand, 
         return spec.pack(grown.reshape(wide, fold.taps))
 
     weights = builder.weight(weight.name, weight_fmt, spec.right.layout, pack, f"fold {fold.group}")
-    builder.call(spec, [fold.value.buffer, weights, *reads], [buffer])
+    macs = product(head.shape) * product(weight.shape[2:])
+    builder.call(spec, [fold.value.buffer, weights, *reads], [buffer], operations=macs)

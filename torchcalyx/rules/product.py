@@ -18,7 +18,7 @@ from torchcalyx.select.tree import Tree
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel for the product. cycles: estimate with the copies it needs. make: makes those copies, and gives
+    """A kernel for the product. cycles: estimate with the copies it needs. make: makes those copies, gives
     the call's spec and the buffers it reads.
     """
 

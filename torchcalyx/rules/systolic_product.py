@@ -16,6 +16,7 @@ from torchcalyx.select.placing import rows_of_last_axis
 
 
 def systolic_candidate(p: Product) -> Candidate:
+    """The systolic array, operands copied where its feeds cannot read them."""
     rows = systolic_rows(p.view)
     right = _right(p)
     choices = []

@@ -105,8 +105,18 @@ class SelectionBuilder:
 
     # ---- calls -------------------------------------------------------------------------------------------
     # ------------
-    def call(self, spec: KernelSpec, reads: Sequence[str], writes: Sequence[str], reason: str = "") -> None:
-        """Append a kernel call of the current rule; with a reason it is a call the user did not write."""
+    def call(
+        self,
+        spec: KernelSpec,
+        reads: Sequence[str],
+        writes: Sequence[str],
+        reason: str = "",
+        operations: int = 0,
+    ) -> None:
+        """Append a kernel call of the current rule; with a reason it is a call the user did not write.
+
+        operations: multiply-accumulates of the model, where the kernel works on zeros as well.
+        """
         assert self._node is not None
         rule, covers = self._rule
         name = f"k{len(self.calls)}_{spec.family}"
@@ -121,6 +131,7 @@ class SelectionBuilder:
             node,
             self._node.source,
             reason,
+            operations,
         )
         self.calls.append(row)
 
