@@ -44,7 +44,7 @@ def error_bounds(
             given = dict(zip(graph.inputs, inputs, strict=True)) if node.op == "input" else graph.constants
             value = np.asarray(given[node.name])
             value = value.astype(np.float64) if value.dtype.kind == "f" else value
-            error = np.zeros(node.shape)
+            error = _given(node, value)
         else:
             args = [values[a] for a in node.args]
             value = evaluate(node, args)
@@ -54,6 +54,13 @@ def error_bounds(
             error = error + _rounding(node, value, error, formats[node.name])
         values[node.name], errors[node.name] = value, np.where(np.isnan(error), NONE, error)
     return [(values[name], errors[name] + _stored(graph.node(name), values[name])) for name in graph.outputs]
+
+
+def _given(node: Node, value: Array) -> Real:
+    """Inputs are exact; a constant may have been folded, in its own dtype, from others (small dyadic ones exactly)."""
+    if node.op == "input" or value.dtype.kind != "f" or _dyadic(value):
+        return np.zeros(node.shape)
+    return np.asarray(2 * EPS[node.dtype] * np.abs(value))
 
 
 def _rounding(node: Node, value: Array, error: Real, fmt: NumberFormat) -> Real:

@@ -34,7 +34,7 @@ PRECISIONS = ("fixed16", "fixed16", "fixed8", "fixed32", "fixed16.6", "fixed24.1
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Program:
-    """A module of 1 to 8 operations on 1 to 3 inputs.
+    """A module of 1 to 8 operations, now and then up to 16, on 1 to 3 inputs.
 
     One random generator makes all choices evenly: hypothesis' own draws prefer repetitions and small numbers,
     and its shrinking is not needed, because a failing program is made small as a text (`minimise`).
@@ -53,7 +53,7 @@ def program(random: Random) -> Program:
             shape.pop(0)
         kinds = (*REAL_INPUTS, *REAL_INPUTS, *WHOLE_INPUTS, BOOL_INPUT)
         s.input(s.choose(kinds).format(shape))
-    _grow(s, s.whole(1, MOST_OPERATIONS))
+    _grow(s, s.whole(1, s.choose((MOST_OPERATIONS, MOST_OPERATIONS, 2 * MOST_OPERATIONS))))
     result, shape_text = returned(s)
     return Program(
         inputs=tuple(s.inputs),
@@ -68,7 +68,7 @@ def program(random: Random) -> Program:
 
 def _grow(s: Sketch, wanted: int) -> None:
     """Lines until there are enough of them, or nothing fits any more."""
-    for _ in range(3 * MOST_OPERATIONS):
+    for _ in range(6 * MOST_OPERATIONS):
         if len(s.lines) >= wanted:
             return
         if s.whole(1, 12) == 1:

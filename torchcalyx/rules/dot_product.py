@@ -59,6 +59,7 @@ def flattened_candidate(p: Product) -> Candidate:
     lead = len(p.root.shape) - 1
     value, stages = p.left, p.view.options.multiplier_stages
     trailing = [d for d in memory_order(p.builder, value) if d >= lead]
+    trailing.sort(key=lambda d: value.shape[d] > 1)  # axes of size 1 outside: the last one is over the lanes
     order = (*range(lead), *trailing)
     if lane_fit(ordered(p.builder, value, value.shape, order)) is not None:
         layout = rows_of_last_axis(value.shape, p.builder.lanes)
