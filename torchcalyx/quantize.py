@@ -18,7 +18,7 @@ import numpy as np
 
 from torchcalyx.errors import CaptureError, InputError, OptionsError, UnsupportedOpError
 from torchcalyx.graph import Array, Graph, Node
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, bits_for_range, fixed, integer
+from torchcalyx.kernels.numerics import BOOL, NumberFormat, bits_for_range, fixed, integer, product
 from torchcalyx.options import Options, Precision, resolve_precision
 from torchcalyx.ranges import Interval, dtype_interval, interval
 from torchcalyx.reference import evaluate
@@ -61,6 +61,7 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     CaptureError for parameters without finite values.
     """
     check_parameters(graph)
+    _check_sizes(graph)
     precisions = _Precisions(graph, options)
     largest = _largest_values(graph, samples)
     formats: dict[str, NumberFormat] = {}
@@ -113,6 +114,20 @@ def check_parameters(graph: Graph) -> None:
         raise CaptureError(
             "fixed-point hardware has no NaN and no infinity, and these parameters or constants hold them:\n"
             + "\n".join(bad)
+        )
+
+
+def _check_sizes(graph: Graph) -> None:
+    """UnsupportedOpError naming every tensor without elements that hardware would have to hold."""
+    read = {name for node in graph.nodes for name in node.args}
+    empty = [
+        f"  {graph.parameter_names.get(n.name, n.name)} ({n.op}, {n.dtype}{list(n.shape)}) at {n.source}"
+        for n in graph.nodes
+        if product(n.shape) == 0 and (n.name in read or n.op != "constant")
+    ]
+    if empty:
+        raise UnsupportedOpError(
+            "tensors without elements have no hardware form:\n" + "\n".join(empty) + "\ngive every axis a size"
         )
 
 

@@ -15,6 +15,9 @@ from torchcalyx.quantize import Typed
 CHANNELS_LAST = ("conv", "max_pool", "sum_pool", "upsample")
 """Operations that read their first operand [N, C, *spatial] with the channels over the lanes."""
 
+NO_WISH = ("view", "permute", "expand", "slice", "linear", "matmul", "cumsum", "input", "constant")
+"""Operations whose operands have axes, or needs, of their own."""
+
 
 class GraphView:
     """A typed graph with its options; read-only."""
@@ -59,7 +62,7 @@ class GraphView:
                 few = node.op == "conv" and channels < self.lanes  # windows in registers read whole planes
                 order = tuple(range(rank)) if few else (0, *range(2, rank), 1)
                 wishes.setdefault(node.args[0], order)
-            elif node.name in wishes and node.op not in ("view", "permute", "expand", "slice"):
+            elif node.name in wishes and node.op not in NO_WISH:
                 for arg in self.args(node):
                     if len(arg.shape) == len(node.shape):
                         wishes.setdefault(arg.name, wishes[node.name])
