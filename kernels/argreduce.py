@@ -36,8 +36,9 @@ _ROLES: tuple[LaneRole, ...] = ("kept", "folded", "single")
 
 @dataclass(frozen=True, slots=True)
 class ArgReduce:
-    """source: access over (kept dimensions..., folded dimensions...), `kept` of the first kind.
+    """The index of the greatest or smallest element over some dimensions.
 
+    source: access over (kept dimensions..., folded dimensions...), `kept` of the first kind.
     out: access over the kept dimensions, the last one over the lanes. Use `arg_reduce(...)`, which merges
     dimensions and takes the fastest role of the lanes. Raises KernelParameterError when a memory cannot be
     read or written so, or the output's format does not hold every index.

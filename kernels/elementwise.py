@@ -1,10 +1,10 @@
 """Elementwise kernels: a chain of operations over any number of operands as one pipeline, one word a cycle.
 
 Equation: out[i] = expr(operand_0[i], operand_1[i], ...) over a domain of loop indices i, each operand
-through its own access (so views and broadcasts cost nothing). Cycles: words of the domain + lead +
-latency(expr) + ... exactly `steps + depth`, where depth counts one cycle to read and the pipeline registers
-of the expression; the write takes the last cycle. Numbers: exact inside the expression, narrowed where the
-expression says so.
+through its own access (so views and broadcasts cost nothing).
+Interface: memories x0, x1, ..., y; the engine when the expression multiplies.
+Cycles: words of the domain + 1 to read (without operands 0) + the latency of the expression.
+Numbers: exact inside the expression, narrowed where the expression says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from .stage import Stage, coalesce, reading_mode, word_loops, writing_refusal
 
 @dataclass(frozen=True, slots=True)
 class Elementwise:
-    """operands: one per expression input. out: written access. The last domain dimension runs over the lanes.
+    """A chain of operations over a domain whose last dimension runs over the lanes.
+
+    expr: the chain. operands: one per input of it. out: written access.
 
     Use `elementwise(...)`, which brings equal computations to equal parameters. Raises KernelParameterError
     when an operand cannot be read, or the output not written, a word at a time.
@@ -76,7 +78,7 @@ class Elementwise:
         return vector_need(self.expr, self.out.layout.lanes, self.mul_stages)
 
     def cycles(self) -> int:
-        """Words + pipeline depth + the last write."""
+        """Words + pipeline depth."""
         return self.stage.steps + self.stage.depth
 
     def useful_operations(self) -> int:

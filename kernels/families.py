@@ -25,4 +25,4 @@ FAMILIES: tuple[type, ...] = (
     Splice,
     Transpose,
 )
-"""The spec class of each family; its docstring states equation, interface, cycles and number behaviour."""
+"""The spec class of each family; its module's docstring states equation, interface, cycles and numbers."""

@@ -41,8 +41,9 @@ __all__ = ["Gather", "GatherSource", "gather", "refusal"]
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """sizes: the domain of the regions. out: written access, its last dimension over the lanes.
+    """A relayout of one or several sources, one element a cycle.
 
+    sizes: the domain of the regions. out: written access, its last dimension over the lanes.
     Use `gather(...)`, which brings equal relayouts to equal parameters. Raises KernelParameterError when
     regions overlap or leave the domain, `fill` does not fit the format, or the output cannot be written by
     whole words.

@@ -50,8 +50,9 @@ _OTHER_ROLES: tuple[LaneRole, ...] = ("folded",)
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """operands: accesses over (kept dimensions..., folded dimensions...), `kept` of the first kind.
+    """A sum, maximum or minimum over some dimensions.
 
+    operands: accesses over (kept dimensions..., folded dimensions...), `kept` of the first kind.
     out, extras: accesses over the kept dimensions, the last one over the lanes. Use `reduce(...)`, which
     orders and merges the dimensions and takes the fastest role of the lanes. Raises KernelParameterError
     when a memory cannot be read or written so, or an expression does not fit.

@@ -50,8 +50,9 @@ _INNERMOST: tuple[LaneRole, ...] = ("folded", "single")
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """dim: the scanned dimension of the domain. lanes: "kept" when they run over another one, the last.
+    """A running sum, maximum or minimum along one dimension.
 
+    dim: the scanned dimension of the domain. lanes: "kept" when they run over another one, the last.
     Use `scan(...)`, which merges dimensions and takes the fastest role of the lanes. Raises
     KernelParameterError when a memory cannot be read or written so, or an expression does not fit.
     """

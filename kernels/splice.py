@@ -42,8 +42,9 @@ __all__ = ["GatherSource", "Splice", "splice"]
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """sources: accesses over parts of the domain. out: written access, its last dimension over the lanes.
+    """A relayout of contiguous rows, one word a cycle.
 
+    sources: accesses over parts of the domain. out: written access, its last dimension over the lanes.
     Use `splice(...)`. Raises KernelParameterError as `gather.Gather`, and when a source's last dimension is
     not contiguous, a source is padded or two sources share a memory.
     """

@@ -29,8 +29,9 @@ from .stage import Stage, coalesce, reading_mode, strides, writing_refusal
 
 @dataclass(frozen=True, slots=True)
 class Transpose:
-    """source, out: accesses over one domain, the output's lanes along its last dimension.
+    """A relayout that moves the lanes to another dimension, in square blocks.
 
+    source, out: accesses over one domain, the output's lanes along its last dimension.
     Use `transpose(...)`. Raises KernelParameterError when the source is not read by whole words along
     `along`, the output not written by whole words, or the expression does not fit.
     """

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels import gemm
-from tests.kernels.group import check_all, quickest
-from tests.kernels.support import tensor
+from tests.kernels.group import check_all
+from tests.kernels.support import inputs, tensor
 from torchcalyx.kernels.contract import reads
 from torchcalyx.kernels.elementwise import Elementwise, elementwise
 from torchcalyx.kernels.expr import Expr, ExprBuilder
@@ -178,7 +178,7 @@ def random_product(random: Random) -> gemm.Systolic | gemm.Dot:
 def test_a_product_means_rational_arithmetic(random: Random) -> None:
     spec = random_product(random)
     rng = np.random.default_rng(random.randint(0, 2**32))
-    arrays = gemm.inputs(spec, rng)
+    arrays = inputs(spec, rng)
     ports = reads(spec)
     left, right, *extras = (
         p.operand.access.read(a).astype(object) for p, a in zip(ports, arrays, strict=True)
@@ -213,4 +213,4 @@ def test_random_products_in_hardware(stages: int) -> None:
     made = [random_product(random) for _ in range(24)]
     specs = [spec for spec in made if spec.mul_stages == stages]
     assert len(specs) >= 4
-    gemm.check_program(specs, seed=stages, rounds=2, simulator=quickest())
+    check_all(specs, seed=stages, rounds=2)

@@ -51,24 +51,25 @@ def error_bounds(
             with np.errstate(invalid="ignore", over="ignore"):
                 error = _propagate(node, value, args, [errors[a] for a in node.args])
         if node.dtype.startswith("float"):
-            error = error + _rounding(node, value, error, formats[node.name])
+            error = error + _rounding(node, value, error, formats)
         values[node.name], errors[node.name] = value, np.where(np.isnan(error), NONE, error)
     return [(values[name], errors[name] + _stored(graph.node(name), values[name])) for name in graph.outputs]
 
 
 def _given(node: Node, value: Array) -> Real:
-    """Inputs are exact; a constant may have been folded, in its own dtype, from others (small dyadic ones exactly)."""
+    """Inputs are exact; a constant may have been folded from others in its own dtype."""
     if node.op == "input" or value.dtype.kind != "f" or _dyadic(value):
         return np.zeros(node.shape)
     return np.asarray(2 * EPS[node.dtype] * np.abs(value))
 
 
-def _rounding(node: Node, value: Array, error: Real, fmt: NumberFormat) -> Real:
+def _rounding(node: Node, value: Array, error: Real, formats: Mapping[str, NumberFormat]) -> Real:
     """New error of one rounding in hardware and one in torch's dtype."""
+    fmt = formats[node.name]
     scaled = np.ldexp(value, fmt.frac)
     exact = np.abs(np.rint(scaled) - scaled) * 2.0**-fmt.frac
     hardware = np.where(error == 0, exact, 0.5 * 2.0**-fmt.frac)
-    if node.op in MOVES:
+    if node.op in MOVES and fmt == formats[node.args[0]]:
         hardware = np.where(error == 0, exact, 0.0)
     if node.op in FUNCTIONS:  # the accuracy that the library promises for an approximation
         hardware = np.full(node.shape, FUNCTION_ERROR * 2.0**-fmt.frac)

@@ -28,10 +28,6 @@ def _float(value: Value) -> bool:
     return value.is_float
 
 
-def _int(value: Value) -> bool:
-    return value.is_int
-
-
 def scalar(s: Sketch, value: Value) -> str:
     return repr(s.choose(SCALARS if value.is_float else WHOLES))
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from tests.kernels.gemm import ACT, BIAS, WEIGHT, epilogue, padded, written
-from tests.kernels.support import Array, random_array
+from tests.kernels.gemm import ACT, BIAS, WEIGHT, epilogue, padded
 from torchcalyx.kernels.access import Access, Operand
-from torchcalyx.kernels.contract import KernelSpec, reads, writes
 from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.dot import Dot
 from torchcalyx.kernels.numerics import NumberFormat, product
@@ -96,19 +91,3 @@ def dot_of(spec: WindowDot) -> Dot:
         spec.left, spec.weight_fmt, spec.features, spec.columns, spec.epilogue, spec.extras, spec.out,
         spec.mul_stages, spec.contracted,
     )  # fmt: skip
-
-
-def inputs(spec: KernelSpec, rng: np.random.Generator) -> list[Array]:
-    """Random stored integers of every memory read; weights small enough that few results saturate."""
-    arrays = [random_array(rng, p.operand) for p in reads(spec)]
-    if isinstance(spec, WindowDot | Dot):
-        fmt, shape = spec.weight_fmt, (spec.features, spec.inner)
-        weights = rng.integers(fmt.min, fmt.max, shape, endpoint=True, dtype=np.int64)
-        arrays[1] = spec.pack(weights >> max(0, spec.inner.bit_length() - 1))
-    return arrays
-
-
-def same(spec: KernelSpec, want: Sequence[Array], got: Array) -> bool:
-    """Whether the written elements agree."""
-    fmt, mask = writes(spec)[0].operand.fmt, written(spec)
-    return np.array_equal(want[0][mask], fmt.from_image(got)[mask])

@@ -1,4 +1,4 @@
-"""Operands, epilogues and multi-kernel programs for the tests of the matrix products."""
+"""Operands, epilogues and kernels for the tests of the matrix products; multipliers of a program."""
 
 from __future__ import annotations
 
@@ -6,22 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from tests import tally
-from tests.kernels.support import Array, random_array, run
-from torchcalyx.design import Design, DesignMemory, Role
-from torchcalyx.kernels import hw
+from torchcalyx.design import Design
 from torchcalyx.kernels.access import Layout, Operand, whole
-from torchcalyx.kernels.contract import KernelSpec, reads, writes
 from torchcalyx.kernels.dot import Dot
-from torchcalyx.kernels.engine import engine_component
-from torchcalyx.kernels.engine_spec import merge
 from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
 from torchcalyx.kernels.numerics import NumberFormat, ceil_div, fixed, product
 from torchcalyx.kernels.systolic import Systolic, systolic
-from torchcalyx.simulate import Simulator, simulate
-from torchcalyx.toolchain import compile_calyx
 
 ACT = fixed(16, 8)
 WEIGHT = fixed(16, 14)
@@ -106,94 +96,6 @@ def matmul(
     extras += [padded(domain, BIAS, lanes)] if residual else []
     expr = epilogue(Systolic.accumulator(left, right, inner), out, len(extras))
     return systolic(a, b, rows, expr, tuple(extras), padded(domain, out, lanes, exact=True), mul_stages)
-
-
-def inputs(spec: KernelSpec, rng: np.random.Generator) -> list[Array]:
-    """Random stored integers of every memory read; weights of a dot kernel are packed."""
-    arrays = [random_array(rng, p.operand) for p in reads(spec)]
-    if isinstance(spec, Dot):
-        small = max(1, spec.inner.bit_length() - 1)
-        weights = rng.integers(
-            spec.weight_fmt.min, spec.weight_fmt.max, (spec.features, spec.inner), endpoint=True
-        )
-        arrays[1] = spec.pack(weights >> small)
-    return arrays
-
-
-def written(spec: KernelSpec) -> Array:
-    """Which elements of the output the kernel writes."""
-    out = writes(spec)[0].operand
-    mask = np.zeros((out.layout.rows, out.layout.cols), dtype=bool)
-    out.access.write(mask, np.ones(out.access.sizes, dtype=bool))
-    return mask
-
-
-def check(
-    spec: KernelSpec, *, seed: int = 0, vectors: int = 2, simulator: Simulator = "verilator", calls: int = 1
-) -> None:
-    """RTL = software model to the bit, cycles as declared."""
-    rng = np.random.default_rng(seed)
-    data = [inputs(spec, rng) for _ in range(vectors)]
-    for vector, got in zip(data, run(spec, data, simulator, calls), strict=True):
-        want = spec.emulate(*vector).outputs[0]
-        mask = written(spec)
-        assert np.array_equal(want[mask], got[0][mask]), f"{spec}\n{want}\n{got[0]}"
-
-
-def program(specs: Sequence[KernelSpec], rounds: int = 1) -> Design:
-    """All kernels in turn, `rounds` times, on one shared engine; memories are called m<kernel>_<port>."""
-    prog = hw.Program()
-    need = merge(tuple(e for e in (s.engine() for s in specs) if e is not None))
-    main = prog.component("main")
-    engine = engine_component(prog, need)
-    main.instance(engine, "engine")
-    memories, bound = [], []
-    for number, spec in enumerate(specs):
-        refs = {"engine": "engine"} if spec.engine() else {}
-        words = {p.name: p.operand.layout.words for p in spec.ports()}
-        for port in spec.ports():
-            name, layout = f"m{number}_{port.name}", port.operand.layout
-            role: Role = "input" if port.access == "read" else "output"
-            main.memory_external(name, port.operand.width, layout.words)
-            memories.append(DesignMemory(name, layout.words, layout.lanes, port.operand.fmt.width, role))
-            refs[port.name] = name
-        main.instance(spec.build(prog, words, need), f"kernel{number}")
-        bound.append(refs)
-    calls = [main.invoke(f"kernel{i}", refs) for _ in range(rounds) for i, refs in enumerate(bound)]
-    main.control(hw.sequence(calls))
-    return Design(prog.text(), tuple(memories), rounds * sum(s.cycles() for s in specs))
-
-
-def check_program(
-    specs: Sequence[KernelSpec],
-    *,
-    seed: int = 0,
-    vectors: int = 2,
-    rounds: int = 1,
-    simulator: Simulator = "verilator",
-) -> Design:
-    """Every kernel of a shared program equals its own software model; returns the design."""
-    design = program(specs, rounds)
-    rng = np.random.default_rng(seed)
-    data = [[inputs(spec, rng) for spec in specs] for _ in range(vectors)]
-    images = [
-        {
-            f"m{i}_{p.name}": p.operand.layout.pack(p.operand.fmt.to_image(a))
-            for i, spec in enumerate(specs)
-            for p, a in zip(reads(spec), vector[i], strict=True)
-        }
-        for vector in data
-    ]
-    result = simulate(design, compile_calyx(design.futil), images, simulator=simulator)
-    assert set(result.cycles) == {design.cycles}
-    tally.count(vectors=vectors * len(specs), cycles=vectors)
-    for vector, outputs in zip(data, result.outputs, strict=True):
-        for i, spec in enumerate(specs):
-            out = writes(spec)[0].operand
-            got = out.fmt.from_image(out.layout.unpack(outputs[f"m{i}_y"]))
-            mask = written(spec)
-            assert np.array_equal(spec.emulate(*vector[i]).outputs[0][mask], got[mask]), f"kernel {i}: {spec}"
-    return design
 
 
 def multipliers(design: Design) -> int:

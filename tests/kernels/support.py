@@ -12,7 +12,9 @@ from torchcalyx.design import Design, DesignMemory, Role
 from torchcalyx.kernels.access import Operand, row_major, whole
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelSpec, reads, writes
+from torchcalyx.kernels.dot import Dot
 from torchcalyx.kernels.numerics import NumberFormat
+from torchcalyx.kernels.window import WindowDot
 from torchcalyx.simulate import Simulator, simulate
 from torchcalyx.toolchain import compile_calyx
 
@@ -34,6 +36,29 @@ def random_array(rng: np.random.Generator, operand: Operand) -> Array:
     values = rng.integers(fmt.min, fmt.max, size=(layout.rows, layout.cols), endpoint=True, dtype=np.int64)
     ends = rng.random(values.shape)
     return np.where(ends < 0.1, fmt.min, np.where(ends > 0.9, fmt.max, values))
+
+
+def inputs(spec: KernelSpec, rng: np.random.Generator) -> list[Array]:
+    """Random stored integers of every memory read; constant weights are packed, and small enough that few
+    results saturate.
+    """
+    arrays = [random_array(rng, p.operand) for p in reads(spec)]
+    if isinstance(spec, Dot | WindowDot):
+        fmt, shape = spec.weight_fmt, (spec.features, spec.inner)
+        weights = rng.integers(fmt.min, fmt.max, shape, endpoint=True, dtype=np.int64)
+        narrowing = min(spec.inner.bit_length() - 1, fmt.width - 2)
+        arrays[1] = spec.pack(weights >> max(0, narrowing))
+    return arrays
+
+
+def differing(spec: KernelSpec, wanted: Sequence[Array], found: Sequence[Array]) -> str:
+    """Where written elements differ, port by port; "" when they agree."""
+    for port, want, have in zip(writes(spec), wanted, found, strict=True):
+        written = np.zeros(want.shape, dtype=bool)
+        port.operand.access.write(written, np.ones(port.operand.access.sizes, dtype=bool))
+        if not np.array_equal(want[written], have[written]):
+            return f"port {port.name} of {spec}\n{want}\n{have}"
+    return ""
 
 
 def design_of(spec: KernelSpec, calls: int = 1) -> Design:
@@ -83,11 +108,8 @@ def check(
 ) -> None:
     """Random vectors (no reset between them): RTL equals the software model, cycles as declared."""
     rng = np.random.default_rng(seed)
-    data = [[random_array(rng, p.operand) for p in reads(spec)] for _ in range(vectors)]
+    data = [inputs(spec, rng) for _ in range(vectors)]
     for vector, got in zip(data, run(spec, data, simulator, calls), strict=True):
-        expected = spec.emulate(*vector).outputs
-        for port, want, have in zip(writes(spec), expected, got, strict=True):
-            written = np.zeros(want.shape, dtype=bool)
-            port.operand.access.write(written, np.ones(port.operand.access.sizes, dtype=bool))
-            assert np.array_equal(want[written], have[written]), f"port {port.name} of {spec}\n{want}\n{have}"
+        problem = differing(spec, spec.emulate(*vector).outputs, got)
+        assert not problem, problem
     tally.count(vectors=vectors, cycles=vectors)

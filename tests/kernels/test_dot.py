@@ -13,14 +13,13 @@ from tests.kernels.gemm import (
     ACT,
     BIAS,
     WEIGHT,
-    check,
-    check_program,
     epilogue,
-    inputs,
     linear,
     padded,
     with_stable_names,
 )
+from tests.kernels.group import check_all
+from tests.kernels.support import check, inputs
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.dot import Dot, dot
@@ -51,7 +50,7 @@ SHAPES: dict[
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s[0]}x{s[1]}")
 def test_every_shape_equals_its_model_on_one_engine(shape: tuple[int, int]) -> None:
     specs = [linear(rows, inner, features, *shape) for rows, inner, features in SHAPES[shape]]
-    check_program(specs, rounds=2)
+    check_all(specs, rounds=2, simulator="verilator")
 
 
 @pytest.mark.parametrize("stages", [2, 3])
@@ -62,7 +61,7 @@ def test_more_multiplier_stages_cost_a_cycle_each(stages: int) -> None:
 
 
 def test_both_simulators_agree() -> None:
-    check_program([linear((2,), 7, 5, 4, 4), linear((1,), 9, 11, 4, 4)], simulator="icarus", rounds=2)
+    check_all([linear((2,), 7, 5, 4, 4), linear((1,), 9, 11, 4, 4)], simulator="icarus", rounds=2)
     check(linear((2,), 9, 13, 8, 2), simulator="icarus", calls=2)
 
 
@@ -140,7 +139,7 @@ def test_linear_256_at_batch_1_is_within_6_percent_of_the_bound() -> None:
 )
 def test_small_networks_at_batch_1(sizes: tuple[int, ...], lanes: int, limit: int) -> None:
     layers = [linear((1,), a, b, lanes, lanes) for a, b in itertools.pairwise(sizes)]
-    assert check_program(layers, rounds=1).cycles <= limit
+    assert check_all(layers, rounds=1, simulator="verilator").cycles <= limit
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8, 16, 17])

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kernels.gemm import check_program, linear, matmul, multipliers, program
+from tests.kernels.gemm import linear, matmul, multipliers
+from tests.kernels.group import check_all, program
 from tests.kernels.support import tensor
 from torchcalyx.kernels.contract import KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
@@ -42,18 +43,18 @@ MIXES: dict[str, tuple[list[KernelSpec], int]] = {
 @pytest.mark.parametrize("mix", MIXES)
 def test_kernels_of_one_program_share_the_multipliers(mix: str) -> None:
     specs, expected = MIXES[mix]
-    design = check_program(specs, rounds=2)
+    design = check_all(specs, rounds=2, simulator="verilator")
     assert multipliers(design) == expected
 
 
 def test_a_shared_engine_in_both_simulators() -> None:
-    check_program(MIXES["all"][0], simulator="icarus", vectors=1)
+    check_all(MIXES["all"][0], simulator="icarus", vectors=1)
 
 
 def test_operand_widths_may_differ_between_kernels() -> None:
     narrow = linear((2,), 9, 7, 4, 2, fixed(8, 4), fixed(8, 6), fixed(8, 4))
     unsigned = linear((1,), 5, 6, 4, 2, fixed(12, 4, signed=False), fixed(20, 18), fixed(16, 4))
-    design = check_program([narrow, unsigned, linear((2,), 6, 5, 4, 2)], rounds=2)
+    design = check_all([narrow, unsigned, linear((2,), 6, 5, 4, 2)], rounds=2, simulator="verilator")
     assert multipliers(design) == 8
 
 

@@ -11,15 +11,14 @@ import pytest
 from tests.kernels.gemm import (
     ACT,
     WEIGHT,
-    check,
-    check_program,
     epilogue,
-    inputs,
     matmul,
     padded,
     turned,
     with_stable_names,
 )
+from tests.kernels.group import check_all
+from tests.kernels.support import check, inputs
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
@@ -40,7 +39,9 @@ SHAPES: list[tuple[tuple[int, ...], int, int, int]] = [  # batch, m, n, inner
 
 @pytest.mark.parametrize("feeds", [*FEEDS[:1], *(pytest.param(f, marks=pytest.mark.slow) for f in FEEDS[1:])])
 def test_every_shape_equals_its_model_on_one_engine(feeds: str) -> None:
-    check_program([matmul(*shape, 4, 4, feeds, residual=True) for shape in SHAPES], rounds=2)
+    check_all(
+        [matmul(*shape, 4, 4, feeds, residual=True) for shape in SHAPES], rounds=2, simulator="verilator"
+    )
 
 
 SLOW_ARRAYS = ((1, 4), (3, 3), (2, 2), (5, 8))
@@ -56,19 +57,19 @@ def test_any_array(rows: int, lanes: int) -> None:
     specs = [
         matmul(*shape, rows, lanes, feeds[i % len(feeds)], residual=i > 1) for i, shape in enumerate(shapes)
     ]
-    check_program(specs, vectors=1)
+    check_all(specs, vectors=1, simulator="verilator")
 
 
 @pytest.mark.parametrize("stages", [2, 3])
 def test_more_multiplier_stages_cost_a_cycle_each(stages: int) -> None:
     specs = [matmul((), 5, 6, 7, 4, 4, feeds, mul_stages=stages) for feeds in FEEDS]
     assert all(s.cycles() == replace(s, mul_stages=1).cycles() + stages - 1 for s in specs)
-    check_program(specs, rounds=2, vectors=1)
+    check_all(specs, rounds=2, vectors=1, simulator="verilator")
 
 
 def test_both_simulators_agree() -> None:
     specs = [matmul((2,), 5, 6, 7, 4, 4, feeds, residual=True) for feeds in FEEDS]
-    check_program(specs, simulator="icarus", rounds=2, vectors=1)
+    check_all(specs, simulator="icarus", rounds=2, vectors=1)
     check(matmul((), 5, 6, 3, 3, 4), simulator="icarus", calls=2)
 
 
@@ -83,7 +84,11 @@ def test_both_simulators_agree() -> None:
     ids=str,
 )
 def test_number_formats(left: NumberFormat, right: NumberFormat, out: NumberFormat) -> None:
-    check_program([matmul((), 4, 5, 6, 2, 4, feeds, left, right, out) for feeds in FEEDS], vectors=1)
+    check_all(
+        [matmul((), 4, 5, 6, 2, 4, feeds, left, right, out) for feeds in FEEDS],
+        vectors=1,
+        simulator="verilator",
+    )
 
 
 def test_a_batch_broadcasts_over_either_side() -> None:

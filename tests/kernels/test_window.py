@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,20 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from tests import tally
-from tests.kernels import group
-from tests.kernels.convolution import Conv, dot_of, inputs, left_of, same, stored, window
+from tests.kernels.convolution import Conv, dot_of, left_of, stored, window
 from tests.kernels.gemm import ACT, epilogue, linear, padded
-from tests.kernels.support import Array, run
+from tests.kernels.group import check_all
+from tests.kernels.support import Array, check
 from torchcalyx.kernels.access import Access, Layout, Operand
-from torchcalyx.kernels.contract import KernelParameterError, KernelSpec, reads, writes
+from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.elementwise import elementwise
 from torchcalyx.kernels.expr import ExprBuilder
 from torchcalyx.kernels.numerics import NumberFormat, fixed, integer, product
 from torchcalyx.kernels.window import WindowDot
-from torchcalyx.simulate import Simulator, simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.simulate import Simulator
 
 SAME = ((1, 1), (1, 1))
 CONVS: dict[
@@ -62,47 +59,22 @@ CONVS: dict[
 }
 
 
-def check(
-    specs: Sequence[KernelSpec], *, seed: int = 0, vectors: int = 2, simulator: Simulator | None = None
-) -> None:
-    """All kernels on one engine, vectors without a reset: RTL equals the models, cycles add up."""
-    rng = np.random.default_rng(seed)
-    data = [[inputs(s, rng) for s in specs] for _ in range(vectors)]
-    images = [
-        {
-            f"m{n}_{p.name}": p.operand.layout.pack(p.operand.fmt.to_image(a))
-            for n, s in enumerate(specs)
-            for p, a in zip(reads(s), vector[n], strict=True)
-        }
-        for vector in data
-    ]
-    design = group.program(specs)
-    chosen = simulator or group.quickest()
-    result = simulate(design, compile_calyx(design.futil), images, simulator=chosen)
-    assert set(result.cycles) == {design.cycles}
-    for vector, outputs in zip(data, result.outputs, strict=True):
-        for n, spec in enumerate(specs):
-            got = writes(spec)[0].operand.layout.unpack(outputs[f"m{n}_y"])
-            assert same(spec, spec.emulate(*vector[n]).outputs, got), f"kernel {n}: {spec}"
-    tally.count(vectors=vectors * len(specs), cycles=vectors)
-
-
 @pytest.mark.parametrize("shape", CONVS, ids=lambda s: f"{s[0]}x{s[1]}")
 def test_every_convolution_equals_its_model_on_one_engine(shape: tuple[int, int]) -> None:
-    check([window(conv, *shape, order) for order, conv in CONVS[shape]])
+    check_all([window(conv, *shape, order) for order, conv in CONVS[shape]])
 
 
 @pytest.mark.parametrize("order", ["pixels", "planes"])
 def test_strides_below_at_and_beyond_the_kernel(order: str) -> None:
     pairs = itertools.product((1, 2, 3), (1, 2, 3, 5))
     convs = [Conv(1, 1, (2, 13), 2, (1, taps), (1, stride)) for taps, stride in pairs]
-    check([window(conv, 4, 4, order) for conv in convs])
+    check_all([window(conv, 4, 4, order) for conv in convs])
 
 
 @pytest.mark.parametrize("order", ["pixels", "planes"])
 def test_paddings_start_rows_at_every_place_of_a_word(order: str) -> None:
     pads = [(0, 0), (1, 0), (2, 3), (3, 1), (4, 0), (5, 6)]
-    check([window(Conv(2, 1, (2, 6), 2, (2, 3), 1, ((1, 0), p)), 4, 2, order) for p in pads])
+    check_all([window(Conv(2, 1, (2, 6), 2, (2, 3), 1, ((1, 0), p)), 4, 2, order) for p in pads])
 
 
 def test_dilation_against_every_stride() -> None:
@@ -110,13 +82,13 @@ def test_dilation_against_every_stride() -> None:
         Conv(1, 2, (12,), 2, (3,), stride, ((2, 2),), gap)
         for stride, gap in itertools.product((1, 2, 3), (1, 2, 3))
     ]
-    check([window(conv, 4, 4, order) for conv in convs for order in ("pixels", "planes")])
+    check_all([window(conv, 4, 4, order) for conv in convs for order in ("pixels", "planes")])
 
 
 def test_every_channel_count_and_lane_count() -> None:
     for lanes in (1, 3, 4, 8, 16):
         convs = [Conv(1, channels, (4, 5), 2, (2, 3)) for channels in (1, 2, 3, 4) if channels <= lanes]
-        check([window(conv, lanes, 1, order) for conv in convs for order in ("pixels", "planes")])
+        check_all([window(conv, lanes, 1, order) for conv in convs for order in ("pixels", "planes")])
 
 
 def test_rows_too_short_to_read_ahead_wait() -> None:
@@ -124,18 +96,14 @@ def test_rows_too_short_to_read_ahead_wait() -> None:
     assert short.window.stall(short.beats) > 0 and short.period == short.beats == 3
     bound = window(Conv(1, 1, (6, 9), 1, (5, 2)), 4, 1, "pixels")
     assert bound.period == 5 > bound.beats == 3, "five lines each bring a word"
-    check([short, bound], vectors=3)
+    check_all([short, bound], vectors=3)
 
 
 @pytest.mark.parametrize(
     "simulator", [pytest.param("icarus", marks=pytest.mark.needs("icarus")), "verilator"]
 )
 def test_calls_repeat_without_a_reset_in_both_simulators(simulator: Simulator) -> None:
-    spec = window(Conv(1, 3, (5, 9), 5, (3, 3), 1, SAME), 4, 2, "planes")
-    rng = np.random.default_rng(3)
-    data = [inputs(spec, rng) for _ in range(2)]
-    for vector, got in zip(data, run(spec, data, simulator, calls=2), strict=True):
-        assert same(spec, spec.emulate(*vector).outputs, got[0])
+    check(window(Conv(1, 3, (5, 9), 5, (3, 3), 1, SAME), 4, 2, "planes"), simulator=simulator, calls=2)
 
 
 def test_one_engine_serves_windows_matrices_and_vectors() -> None:
@@ -144,7 +112,7 @@ def test_one_engine_serves_windows_matrices_and_vectors() -> None:
     wide = padded((9,), ACT, 4)
     square = elementwise(b.build(b.mul(squared, squared), ACT), [wide], padded((9,), ACT, 4, exact=True))
     conv = window(Conv(1, 3, (4, 5), 5, (3, 3)), 4, 4)
-    check([conv, linear((2,), 9, 6, 4, 4), square, dot_of(conv)])
+    check_all([conv, linear((2,), 9, 6, 4, 4), square, dot_of(conv)])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +128,7 @@ def test_one_engine_serves_windows_matrices_and_vectors() -> None:
 def test_number_formats(left: NumberFormat, weight: NumberFormat, out: NumberFormat) -> None:
     pads, fill = SAME, left.max
     conv = Conv(1, 2, (4, 6), 3, (3, 3), 1, pads, 1, fill)
-    check([window(conv, 4, 2, order, left, weight, out) for order in ("pixels", "planes")])
+    check_all([window(conv, 4, 2, order, left, weight, out) for order in ("pixels", "planes")])
 
 
 @pytest.mark.parametrize("stages", [2, 3])
@@ -168,7 +136,7 @@ def test_more_multiplier_stages_cost_a_cycle_each(stages: int) -> None:
     conv = Conv(1, 1, (4, 6), 3, (3, 3))
     spec = window(conv, 4, 2, mul_stages=stages)
     assert spec.cycles() == window(conv, 4, 2).cycles() + stages - 1
-    check([spec])
+    check_all([spec])
 
 
 def sums(conv: Conv, order: str) -> tuple[WindowDot, Array, Array, Array]:
@@ -246,7 +214,7 @@ def test_first_layers_of_known_networks(conv: Conv, limit: float) -> None:
 
 
 def test_a_short_part_of_a_long_kernel_runs() -> None:
-    check([window(Conv(1, 1, (60,), 9, (64,), 4, ((30, 31),)), 16, 8, "planes")])
+    check_all([window(Conv(1, 1, (60,), 9, (64,), 4, ((30, 31),)), 16, 8, "planes")])
 
 
 def test_cycles_are_the_sum_of_their_parts() -> None:

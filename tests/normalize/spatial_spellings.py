@@ -32,7 +32,7 @@ def negative(*shape: int) -> Tensor:
     return -t(*shape).abs() - 1
 
 
-W1, W2, B6 = known(6, 4, 3), known(6, 4, 3, 2), known(6)
+W2, B6 = known(6, 4, 3, 2), known(6)
 T2, T2G = known(4, 6, 3, 2), known(4, 3, 3, 2)
 PICTURE, SQUARE = known(2, 4, 5, 5), known(4, 4, 1, 1)
 X1, X2, X3 = (2, 4, 9), (2, 4, 9, 7), (1, 2, 5, 4, 6)

@@ -181,9 +181,6 @@ def test_every_operation_is_documented() -> None:
     assert all(op.doc and list(op.attrs) == sorted(op.attrs) for op in OPS.values())
 
 
-SLICES = st.slices(4)
-
-
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.slices(3), st.slices(4)), min_size=1, max_size=3))
 def test_chains_of_slices_and_flips(slices: list[tuple[slice, slice]]) -> None:

@@ -132,8 +132,7 @@ def _output(lowerer: Lowerer, value: Any, name: str) -> str:
 
 def _check_finite(graph: Graph) -> None:
     """Hardware numbers have no NaN and no infinity: a parameter that holds one is an error of the model, a
-    literal
-    (the -inf of a mask or of a padded maximum) belongs to an operation without kernel.
+    literal (the -inf of a mask or of a padded maximum) belongs to an operation without kernel.
     """
     bad: list[str] = []
     refusals: list[Refusal] = []

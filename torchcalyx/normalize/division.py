@@ -1,8 +1,8 @@
 """Lowerings of division and remainder by values known at compile time.
 
 A power of two becomes an exact product; any other single divisor keeps a true division ("div_const");
-divisors that
-differ along an axis become a product with their reciprocals, at most one unit in the last place away.
+divisors that differ along an axis become a product with their reciprocals, at most one unit in the last place
+away.
 """
 
 from __future__ import annotations
