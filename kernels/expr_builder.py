@@ -100,6 +100,7 @@ class ExprBuilder:
 
     def wrap(self, a: int, fmt: NumberFormat) -> int:
         """a modulo the range of an integer format, as integers of a fixed width wrap; free in hardware."""
+        a = self._at(a, 0) if self.value(a).frac < 0 else a
         x = self.value(a)
         if fmt.min <= x.low and x.high <= fmt.max:
             return a

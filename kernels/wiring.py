@@ -54,11 +54,12 @@ class Wiring(ABC):
     # ---- constants and bits
     # ----------------------------------------------------------------------------------------
     def const(self, value: int, width: int) -> Signal:
-        """Two's complement constant; zero may be of any width, other values need at most 64 bits."""
-        if width > 64:
-            if value == 0:
-                return self._op("std_pad", (1, width), width, in_=self.const(0, 1))
-            return self.resize(self.const(value, 64), width)
+        """Two's complement constant that fits `width`; wide ones are put together: the compiler reads 64 bits."""
+        if value == 0 and width > 32:
+            return self._op("std_pad", (1, width), width, in_=Signal("1'd0", 1))
+        if width > 32:
+            low = self.const(value & 0xFFFFFFFF, 32)
+            return self.concat([low, self.const(value >> 32, width - 32)])
         return Signal(f"{width}'d{value & ((1 << width) - 1)}", width)
 
     def slice(self, value: Signal, low: int, width: int) -> Signal:

@@ -127,7 +127,9 @@ def _check_sizes(graph: Graph) -> None:
     ]
     if empty:
         raise UnsupportedOpError(
-            "tensors without elements have no hardware form:\n" + "\n".join(empty) + "\ngive every axis a size"
+            "tensors without elements have no hardware form:\n"
+            + "\n".join(empty)
+            + "\ngive every axis a size"
         )
 
 

@@ -1,8 +1,7 @@
 """Reference interpreter of the normal form: plain numpy, no torch, no number formats.
 
 Floating-point values are computed in float64, integers in their own dtype (two's complement, wrapping). It
-says
-what a graph means; speed does not matter here.
+says what a graph means; speed does not matter here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Type rules of the normal form: result shape and dtype of each operation from its operands and attributes.
 
 A rule raises `ValueError` with the reason when they do not fit. It knows nothing of torch and of how a graph
-was made,
-so it checks both.
+was made, so it checks both.
 """
 
 from __future__ import annotations

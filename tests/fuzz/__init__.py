@@ -1,5 +1,6 @@
 """Random small graphs through the whole compiler: `make fuzz N=200`.
 
-program (a graph as text) <- sketch, operations, graphs (hypothesis strategies) -> runner (the checks, with
-bounds and multipliers) -> minimise (a failing graph made small) -> `python -m tests.fuzz`, test_fuzz.
+A graph is a text (program), grown line by line (sketch) from random operations (operands, elementwise,
+movement, layers, operations) by a hypothesis strategy (graphs). It is checked (runner, with bounds and
+multipliers), and made small when it fails (minimise). Entries: `python -m tests.fuzz`, test_fuzz.
 """

@@ -71,7 +71,7 @@ def judge(
     except Exception as error:
         raise InvalidProgram(f"{type(error).__name__}: {error}") from error
     try:
-        return Verdict(_checked(model, vectors, wanted, options), "", len(vectors), len(vectors))
+        return Verdict(_checked(model, vectors, wanted, options), "", len(vectors) + 1, len(vectors) + 1)
     except UnsupportedOpError as error:
         reason = next((r for r in HONEST_REFUSALS if r in str(error)), "")
         if reason:

@@ -79,7 +79,7 @@ def test_a_correct_program_passes_and_its_file_runs(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(path), run_name="__main__")
     assert not ended.value.code
-    assert capsys.readouterr().out == "all checks passed on 3 vectors\n"
+    assert capsys.readouterr().out == "all checks passed on 4 vectors\n"
 
 
 class Unsteady(nn.Module):

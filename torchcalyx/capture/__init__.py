@@ -35,14 +35,12 @@ def capture(module: nn.Module | ExportedProgram, example_inputs: Any = None) -> 
     """The module as a functional ATen graph for inputs of the shapes and dtypes of `example_inputs`.
 
     module: an `nn.Module` (`fx.GraphModule` included) in eval mode, or an `ExportedProgram`, which brings
-    its own
-    example inputs. example_inputs: tuple of the positional arguments (pytrees of tensors and Python values);
-    a single
-    tensor counts as one.
+    its own example inputs. example_inputs: tuple of the positional arguments (pytrees of tensors and Python
+    values); a single tensor counts as one.
+
     Raises InputError when the example inputs are no tuple, CaptureError for everything that cannot become
-    one fixed
-    graph: training mode, mutation, randomness, control flow or shapes that depend on values, errors of the
-    model itself.
+    one fixed graph: training mode, mutation, randomness, control flow or shapes that depend on values,
+    errors of the model itself.
     """
     if not isinstance(module, (nn.Module, ExportedProgram)):
         raise CaptureError(

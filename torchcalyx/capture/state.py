@@ -1,8 +1,7 @@
 """State kept in Python attributes: found by watching them during an export, refused when it changes results.
 
 torch.export bakes the attributes' values of the first call into the graph. A model that counts its calls or
-keeps
-its last result would be silently wrong from the second call on; one that only logs or caches is fine.
+keeps its last result would be silently wrong from the second call on; one that only logs or caches is fine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """`Builder`: makes nodes of the normal form; lowerings call it, one ATen node at a time.
 
 A value is a `Ref` (a node of the new graph) or `Known` (a tensor known at compile time). Views of known
-tensors are
-taken at once; a known tensor becomes a "constant" node when an operation reads it. Every node's type comes
-from
-`normalform.infer`, so a lowering cannot make an ill-typed node.
+tensors are taken at once; a known tensor becomes a "constant" node when an operation reads it. Every node's
+type comes from `normalform.infer`, so a lowering cannot make an ill-typed node.
 """
 
 from __future__ import annotations

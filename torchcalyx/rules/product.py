@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torchcalyx.graph import Node
@@ -72,7 +72,7 @@ class Product:
         """The kernel operand over the value's own axes."""
         return ordered(self.builder, value, value.shape, tuple(range(len(value.shape))))
 
-    def copied(self, value: Located, why: str) -> Located:
+    def copied(self, value: Located, why: str, taken: Sequence[str] = ()) -> Located:
         """A row-major copy."""
         layout = rows_of_last_axis(value.shape, self.builder.lanes)
-        return self.builder.relayout(value, layout, value.shape, why)
+        return self.builder.relayout(value, layout, value.shape, why, taken)

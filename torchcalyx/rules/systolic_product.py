@@ -38,7 +38,7 @@ def systolic_candidate(p: Product) -> Candidate:
     def make() -> tuple[KernelSpec, list[str]]:
         why = "the systolic array cannot feed from it"
         left = p.copied(p.left, why) if copy_left else p.left
-        other = p.copied(right, why) if copy_right else right
+        other = p.copied(right, why, [left.buffer]) if copy_right else right
         expr, placed = p.epilogue([left.buffer, other.buffer])
         spec = systolic(
             p.operand(left),

@@ -135,12 +135,20 @@ class SelectionBuilder:
         )
         self.calls.append(row)
 
-    def relayout(self, value: Located, layout: Layout, shape: tuple[int, ...], reason: str) -> Located:
-        """A copy of `value`, seen row-major as `shape`, in a buffer of `layout`; equal copies are made
-        once.
+    def relayout(
+        self,
+        value: Located,
+        layout: Layout,
+        shape: tuple[int, ...],
+        reason: str,
+        taken: Sequence[str] = (),
+    ) -> Located:
+        """A copy of `value`, seen row-major as `shape`, in a buffer of `layout`.
+
+        Equal copies are made once, unless the one there is lies in a memory that is `taken` (one port each).
         """
         key = (value, layout, shape)
-        if key not in self._copies:
+        if key not in self._copies or self._copies[key].buffer in taken:
             target = whole(shape, layout)
             buffer = self.buffer(f"{value.buffer}'", value.fmt, layout)
             spec = copy_kernel(self.operand(value), Operand(value.fmt, layout, target))

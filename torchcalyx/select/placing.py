@@ -69,7 +69,7 @@ def place_operands(
         if reason is None and value.buffer in (*taken, *buffers):
             reason = "the kernel reads this memory through another port in the same cycle"
         if reason is not None:
-            value = _copied(builder, value, domain, order, f"{why}: {reason}")
+            value = _copied(builder, value, domain, order, f"{why}: {reason}", (*taken, *buffers))
             operand = ordered(builder, value, domain, order)
         operands.append(operand)
         buffers.append(value.buffer)
@@ -109,6 +109,7 @@ def _copied(
     domain: tuple[int, ...],
     order: tuple[int, ...],
     reason: str,
+    taken: Sequence[str],
 ) -> Located:
     """A copy whose memory order is the kernel's loop order."""
     rank = len(domain)
@@ -118,7 +119,7 @@ def _copied(
     turned = access.permute(order)
     shape = tuple(padded[d] for d in order)
     layout = row_major(shape, builder.lanes)
-    copy = builder.relayout(Located(value.buffer, turned, value.fmt), layout, shape, reason)
+    copy = builder.relayout(Located(value.buffer, turned, value.fmt), layout, shape, reason, taken)
     inverse = tuple(sorted(range(rank), key=lambda d: order[d]))
     return Located(copy.buffer, copy.access.permute(inverse), value.fmt)
 
