@@ -54,7 +54,7 @@ class Wiring(ABC):
     # ---- constants and bits
     # ----------------------------------------------------------------------------------------
     def const(self, value: int, width: int) -> Signal:
-        """Two's complement constant that fits `width`; wide ones are put together: the compiler reads 64 bits."""
+        """Two's complement constant that fits `width`; wide ones are put together from 32 bits."""
         if value == 0 and width > 32:
             return self._op("std_pad", (1, width), width, in_=Signal("1'd0", 1))
         if width > 32:

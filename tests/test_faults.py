@@ -1,4 +1,4 @@
-"""Faults that random graphs and hostile use once found; each keeps a test against torch, through the hardware."""
+"""Faults found by random graphs and hostile use; each keeps a test against torch, through the hardware."""
 
 from __future__ import annotations
 
@@ -84,3 +84,9 @@ def test_flattening_behind_an_axis_of_one() -> None:
 def test_tensors_without_elements_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedOpError, match=r"without elements.*\n  input \(input, float32\[0, 5\]\)"):
         torchcalyx.compile(nn.Linear(5, 3).eval(), torch.randn(0, 5))
+
+
+def test_explain_names_every_call_of_a_grouped_convolution() -> None:
+    hw = torchcalyx.compile(nn.Conv2d(4, 4, 3, groups=2).eval(), _real(1, 4, 5, 5), multipliers=4)
+    assert [call.name for call in hw.stages.selection.calls] == ["k0_dot", "k1_dot"]
+    assert "k0_dot, k1_dot" in hw.explain()

@@ -174,7 +174,7 @@ def test_a_failure_while_writing_keeps_the_earlier_save(saved: Path, monkeypatch
         raise OSError("disk full")
 
     monkeypatch.setattr(save, "testbench_text", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match="disk full"):
         save_design(saved, DESIGN, "", VECTORS, EXPECTED)
     assert (saved / "design.sv").read_text() == before
     assert sorted(p.name for p in saved.parent.iterdir()) == ["saved"]

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torchcalyx import __version__
-from torchcalyx.errors import MismatchError, ToolError, ToolNotFound, TorchCalyxError
+from torchcalyx.errors import InputError, MismatchError, ToolError, ToolNotFound, TorchCalyxError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -34,8 +34,14 @@ class _Commands(click.Group):
     """A group that turns our errors into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        arguments = [*getattr(ctx, "_protected_args", []), *ctx.args]
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if "--json" not in arguments:
+                raise
+            _echo_json({"error": "UsageError", "message": error.format_message()})
+            ctx.exit(2)
         except TorchCalyxError as error:
             if ctx.ensure_object(dict).get("json"):
                 _echo_json({"error": type(error).__name__, "message": str(error)})
@@ -153,22 +159,21 @@ def compile_command(target: str, output: Path, as_json: bool, **options: Any) ->
 def run_command(target: str, as_json: bool, **options: Any) -> None:
     """Simulate the model on FACTORY's inputs and compare with PyTorch; exit code 1 on a mismatch."""
     hw, inputs = _compile(target, options)
-    result = hw.simulate(*inputs)
     comparison = hw.check(*inputs)
-    agree = comparison.exact and result.cycles == hw.cycles
+    simulated = comparison.simulated_cycles
     if as_json:
         _echo_json(
             {
-                "cycles": result.cycles,
+                "cycles": simulated,
                 "predicted_cycles": hw.cycles,
                 "exact": comparison.exact,
                 "comparison": json.loads(comparison.to_json()),
             }
         )
     else:
-        click.echo(f"{result.cycles} cycles simulated, {hw.cycles} predicted")
+        click.echo(f"{simulated} cycles simulated, {hw.cycles} predicted")
         click.echo(str(comparison))
-    if not agree:
+    if not comparison.ok:
         sys.exit(1)
 
 
@@ -180,7 +185,10 @@ def report_command(target: str, html: Path | None, as_json: bool, **options: Any
     hw, _ = _compile(target, options)
     report = hw.report()
     if html is not None:
-        html.write_text(report.to_html())
+        try:
+            html.write_text(report.to_html(), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{html} cannot be written: {error.strerror or error}") from error
     click.echo(report.to_json() if as_json else str(report))
 
 
@@ -188,12 +196,14 @@ def report_command(target: str, html: Path | None, as_json: bool, **options: Any
 @_model_options
 def explain_command(target: str, as_json: bool, **options: Any) -> None:
     """Print which operation became which kernel, by which rule, and why other rules refused."""
+    from torchcalyx.tables import source_json
+
     hw, _ = _compile(target, options)
-    text = hw.explain()
     if as_json:
-        _echo_json({"explanation": str(text).splitlines()})
+        rows = hw.stages.selection.rows
+        _echo_json([{**dataclasses.asdict(row), "source": source_json(row.source)} for row in rows])
     else:
-        click.echo(str(text))
+        click.echo(hw.explain())
 
 
 def _compile(target: str, options: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:

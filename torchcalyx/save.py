@@ -44,7 +44,7 @@ def save_design(
     `directory` is replaced as a whole.
 
     Raises InputError when the images do not fit the design, or when `directory` is something else than a new
-    or empty folder or an earlier save.
+    or empty folder or an earlier save, or cannot be written.
     """
     target = Path(directory).absolute()
     _check_target(target)
@@ -53,6 +53,31 @@ def save_design(
     manifest = _manifest(design, len(vectors))
     if taken := sorted(manifest.keys() & (manifest_extra or {}).keys()):
         raise InputError(f"manifest_extra may not set {', '.join(taken)}.")
+    try:
+        _write_folder(
+            target,
+            design,
+            verilog,
+            vectors,
+            expected_outputs,
+            {**manifest, **(manifest_extra or {})},
+            report_html,
+        )
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
+    return target
+
+
+def _write_folder(
+    target: Path,
+    design: Design,
+    verilog: str,
+    vectors: Sequence[Mapping[str, Image]],
+    expected_outputs: Sequence[Mapping[str, Image]],
+    manifest: Mapping[str, Any],
+    report_html: str | None,
+) -> None:
+    """Make the folder beside its place and move it there when it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
         new = Path(scratch) / "new"
@@ -64,13 +89,12 @@ def save_design(
         _write(new / "design.futil", design.futil)
         _write(new / "design.sv", verilog)
         _write(new / "testbench.sv", f"{harness_text(design)}\n{testbench}")
-        _write(new / MANIFEST, json.dumps({**manifest, **(manifest_extra or {})}, indent=2) + "\n")
+        _write(new / MANIFEST, json.dumps(manifest, indent=2) + "\n")
         _write(new / "README.md", _readme(design, len(vectors), report=report_html is not None))
         if report_html is not None:
             _write(new / "report.html", report_html)
         _check_target(target)
         _put(new, target, Path(scratch) / "old")
-    return target
 
 
 def _put(new: Path, target: Path, old: Path) -> None:

@@ -138,7 +138,10 @@ def _bind_output(builder: SelectionBuilder, node: Node) -> OutputBinding:
 def _rows(view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilder) -> tuple[Row, ...]:
     """One row per node: what it became."""
     owner = {covered: root for root, choice in choices.items() for covered in choice.match.covers}
-    calls = {call.node: call for call in builder.calls if call.node}
+    calls: dict[str, list[str]] = {}
+    for call in builder.calls:
+        if call.node:
+            calls.setdefault(call.node, []).append(call.name)
     rows = []
     for node in view.graph.nodes:
         root = owner.get(node.name)
@@ -147,8 +150,7 @@ def _rows(view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilde
                 rows.append(Row(node.name, node.op, "not needed", "", (), node.source))
             continue
         choice = choices[root]
-        call = calls.get(root)
-        became = f"{call.name}" if call else f"access to {builder.located[root].buffer}"
+        became = ", ".join(calls.get(root, ())) or f"access to {builder.located[root].buffer}"
         if root != node.name:
             became += f" (fused into {root})"
         rows.append(
