@@ -26,6 +26,8 @@ def wrong():
     return "module"
 def raises():
     raise RuntimeError("no weights")
+def leaves():
+    raise SystemExit(0)
 """
 
 
@@ -208,7 +210,7 @@ def test_errors_become_messages_and_exit_codes(
         ("nowhere.py:factory", "nowhere.py does not exist."),
         (
             "{m}:other",
-            "my_model.py has no function 'other'. It has: factory, raises, single, wrong.",
+            "my_model.py has no function 'other'. It has: factory, leaves, raises, single, wrong.",
         ),
         ("{m}:wrong", "wrong() of {m} returned str; it must return (module, example_inputs)."),
     ],
@@ -287,3 +289,9 @@ def test_version_and_usage_errors() -> None:
     assert invoke("compile").exit_code == 2
     assert invoke("run", "x.py:f", "--simulator", "magic").exit_code == 2
     assert invoke("run", "x.py:f", "--lanes", "0").exit_code == 2
+
+
+def test_a_factory_that_exits_is_a_mistake_of_the_user(model: str) -> None:
+    done = invoke("explain", f"{model}:leaves", "--json")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["error"] == "InputError"

@@ -297,3 +297,18 @@ def test_dump_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 def test_fields_with_one_value_so_far_change_nothing(field: str) -> None:
     value = getattr(Options(), field)
     assert build(**{field: value}).futil == default().futil
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("calibration", 5, "calibration must be an iterable"),
+        ("rules", None, "rules must be a sequence"),
+        ("rules", (len,), "rules takes torchcalyx.match.Rule values, not builtin_function_or_method"),
+        ("dump", 5, "dump must be a directory"),
+        ("precision", {5: "fixed8"}, "precision maps module path patterns"),
+    ],
+)
+def test_values_of_another_kind_are_refused_by_name(field: str, value: object, text: str) -> None:
+    with pytest.raises(OptionsError, match=text):
+        Options.of(None, {field: value})

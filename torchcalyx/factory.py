@@ -62,7 +62,7 @@ def _guarded(what: str, call: Callable[[], Any]) -> Any:
     """Run the user's code; an exception in it becomes an InputError that carries the traceback."""
     try:
         return call()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = error.__traceback__.tb_next if error.__traceback__ else None
         trace = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
         raise InputError(f"{what} failed:\n{trace}") from error

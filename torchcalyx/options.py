@@ -49,6 +49,8 @@ class Options:
 
     def __post_init__(self) -> None:
         precisions = self.precision.values() if isinstance(self.precision, Mapping) else (self.precision,)
+        if isinstance(self.precision, Mapping) and not all(isinstance(k, str) for k in self.precision):
+            raise OptionsError("precision maps module path patterns (text) to precisions")
         for precision in precisions:
             resolve_precision(precision)
         _whole("multipliers", self.multipliers, 1, 65536)
@@ -65,6 +67,14 @@ class Options:
         _one_of("unsupported", self.unsupported, ("error",))
         if not isinstance(self.share, bool):
             raise OptionsError(f"share must be True or False, not {self.share!r}")
+        if self.dump is not None and not isinstance(self.dump, (str, Path)):
+            raise OptionsError(f"dump must be a directory, not {self.dump!r}")
+        if self.calibration is not None and not isinstance(self.calibration, Iterable):
+            raise OptionsError(f"calibration must be an iterable of input tuples, not {self.calibration!r}")
+        if not isinstance(self.rules, Iterable):
+            raise OptionsError(
+                f"rules must be a sequence of torchcalyx.match.Rule values, not {self.rules!r}"
+            )
         rules = tuple(self.rules)
         for rule in rules:
             if not callable(getattr(rule, "apply", None)) or not isinstance(getattr(rule, "name", None), str):

@@ -49,8 +49,12 @@ Lower: TypeAlias = Callable[[Module, tuple[Any, ...], Mapping[str, Any], Options
 
 
 def arrays_of(tensors: list[torch.Tensor]) -> tuple[Array, ...]:
-    """Numpy copies of tensors."""
-    return tuple(t.numpy(force=True).copy() for t in tensors)
+    """Numpy copies of tensors; InputError for one without plain values (sparse, or on device "meta")."""
+    try:
+        return tuple(t.numpy(force=True).copy() for t in tensors)
+    except (TypeError, NotImplementedError, RuntimeError) as error:
+        kinds = ", ".join(f"{t.dtype}{list(t.shape)} {t.layout} on {t.device}" for t in tensors)
+        raise InputError(f"a tensor has no plain values to read ({kinds}): {error}") from error
 
 
 def calibration_samples(
