@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import torchcalyx
-from tests.models import agree
+from tests.models import Function, agree
 from torchcalyx.errors import UnsupportedOpError
 
 pytestmark = pytest.mark.needs("calyx", "calyx-py", "icarus")
@@ -90,3 +90,19 @@ def test_explain_names_every_call_of_a_grouped_convolution() -> None:
     hw = torchcalyx.compile(nn.Conv2d(4, 4, 3, groups=2).eval(), _real(1, 4, 5, 5), multipliers=4)
     assert [call.name for call in hw.stages.selection.calls] == ["k0_dot", "k1_dot"]
     assert "k0_dot, k1_dot" in hw.explain()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])
+def test_a_mean_divides_exactly_whatever_follows(scale: float) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(4, 6) * scale
+    for function in (
+        lambda x: (x * x).mean(1).rsqrt(),
+        lambda x: 1 / (x.abs().mean(1) + 1e-9),
+        nn.RMSNorm(6),
+    ):
+        module = function if isinstance(function, nn.Module) else None
+        hw = torchcalyx.compile((module or Function(function)).eval(), x, simulator="icarus")
+        with torch.no_grad():
+            want = (module or function)(x)
+        assert (hw.emulate(x) / want - 1).abs().max() < 5e-3

@@ -113,7 +113,7 @@ class _Reduction:
             self.after,
             [(self.head.name, total), *((name, value.fmt) for name, value in further)],
             fmt,
-            self._mean(count, total, fmt),
+            self._mean(count, total, finest(view.formats[self.head.name], fmt)),
             alike,
         )
         spec = reduce(
@@ -138,6 +138,7 @@ class _Reduction:
         return None if FOLDS[self.head.op] == "add" and fmt.kind == "fixed" and self.before.nodes else fmt
 
     def _mean(self, count: int, total: Value, fmt: NumberFormat) -> dict[str, Adapt] | None:
+        """The division of a mean, exact enough for the format of the mean itself (not only of what follows)."""
         if self.head.op != "mean":
             return None
         integer, frac = mean_constant(count, total, fmt)
@@ -149,6 +150,11 @@ class _Reduction:
         access = value.access.expand(self.root.shape).reshape(shape)
         assert access is not None, "only dimensions of size 1 are dropped"
         return Located(value.buffer, access, value.fmt)
+
+
+def finest(first: NumberFormat, second: NumberFormat) -> NumberFormat:
+    """The one with the smaller unit in the last place."""
+    return max(first, second, key=lambda fmt: fmt.frac)
 
 
 RULES = (Rule("reduction with epilogue", _fused), Rule("reduction", _alone))
