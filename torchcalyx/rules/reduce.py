@@ -138,7 +138,7 @@ class _Reduction:
         return None if FOLDS[self.head.op] == "add" and fmt.kind == "fixed" and self.before.nodes else fmt
 
     def _mean(self, count: int, total: Value, fmt: NumberFormat) -> dict[str, Adapt] | None:
-        """The division of a mean, exact enough for the format of the mean itself (not only of what follows)."""
+        """The division of a mean, exact enough for the mean's own format, not only for what follows."""
         if self.head.op != "mean":
             return None
         integer, frac = mean_constant(count, total, fmt)
