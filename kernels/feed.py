@@ -125,7 +125,7 @@ class Reader:
     def _free(self, c: Component, nest: Nest, walk: Walk, memory: Memory, enable: Signal) -> Signal:
         """One word a step; tiles of fewer rows than lanes take their part of it."""
         k_step = positions(self.operand)[1][self.k_dim]
-        base, strides = self._strides(walk, k_step * walk.steps, k_step)
+        base, strides = self._strides(walk, k_step * self.lanes, k_step)
         if self.count == self.lanes or walk.sizes[self.tile_loop] == 1:
             return c.read(memory, self._pointer(nest, base, strides, memory), enable)
         address, lane = nest.digit_pointer(strides, base, self.lanes, memory.address_bits)

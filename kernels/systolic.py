@@ -12,9 +12,11 @@ while the next tile runs.
 
 Feeds, on each side: "free": a word holds lanes along the free axis (m of left, n of right) at one k;
 "contracted": a word holds lanes along k, each row (or column) loads one every `lanes` cycles, in round
-robin. P = max(rows, lanes, K), K rounded up to whole words where a feed is contracted; the k steps beyond K
-count for nothing. Cycles: (T - 1) * P + K + mul_stages + lanes + min(rows, M) + latency(epilogue) for T
-tiles: with mul_stages 1 and a one-stage epilogue 3N + 2 for one N x N x N product on an N x N array.
+robin. P = max(rows, lanes, K) for free feeds; ceil(K / lanes) * max(rows, lanes) where a feed is
+contracted: one port loads one row a cycle, so more rows than lanes wait for their words. The steps beyond K
+count for nothing. Cycles: (T - 1) * P + E + mul_stages + lanes + min(rows, M) + latency(epilogue) for T
+tiles, where E is the place of the last k step in its tile (K up to `lanes` rows), and never less than T *
+P. With mul_stages 1 and a one-stage epilogue that is 3N + 2 for one N x N x N product on an N x N array.
 Numbers: sums are exact (accumulators as wide as K needs), narrowed by the epilogue alone.
 """
 
@@ -75,8 +77,8 @@ class Systolic:
             return f"{a} times {b} does not give {y} (one domain (..., m, k), (..., k, n), (..., m, n))"
         if len({left.layout.lanes, right.layout.lanes, out.layout.lanes}) != 1:
             return f"lanes differ: {left.layout.lanes}, {right.layout.lanes} and {out.layout.lanes}"
-        if not 1 <= rows <= out.layout.lanes:
-            return f"an array of {out.layout.lanes} lanes has 1 to {out.layout.lanes} rows, not {rows}"
+        if rows < 1:
+            return f"an array has at least one row, not {rows}"
         problem = feed_refusal("left", left, len(a) - 2, len(a) - 1, rows)
         problem = problem or feed_refusal("right", right, len(b) - 1, len(b) - 2, right.layout.lanes)
         return problem or epilogue_refusal(accumulator(left.fmt, right.fmt, a[-1]), epilogue, extras, out)
@@ -129,13 +131,15 @@ class Systolic:
         """Cycles from one tile to the next."""
         inner = self.matrix[2]
         if self.contracted:
-            return ceil_div(inner, self.lanes) * self.lanes
+            return ceil_div(inner, self.lanes) * max(self.lanes, self.rows)
         return max(self.rows, self.lanes, inner)
 
     @property
     def walk(self) -> Walk:
         """The order in which tiles and k steps are visited."""
-        steps = self.lanes if self.contracted else self.period
+        if not self.contracted:
+            return Walk(self.batch, *self.tiles, 1, self.period)
+        steps = max(self.lanes, self.rows)
         return Walk(self.batch, *self.tiles, self.period // steps, steps)
 
     @property
@@ -191,7 +195,10 @@ class Systolic:
     def flush(self) -> int:
         """Cycles after the last step: what the last tile still needs, more than the padding of P."""
         after_sum = self.sum_delay + self.drained - 1 + latency(self.epilogue)
-        return after_sum - (self.period - self.matrix[2])
+        ending = self.matrix[2]  # the place of the last k step in its tile
+        if self.contracted:
+            ending += (self.walk.words - 1) * (self.walk.steps - self.lanes)
+        return max(0, after_sum - (self.period - ending))
 
     def useful_operations(self) -> int:
         """Multiply-accumulates."""

@@ -75,9 +75,13 @@ def _k_flags(c: Component, spec: Systolic, nest: Nest) -> tuple[Signal, Signal]:
     """(k < K, k == K - 1) for the current step."""
     walk, inner = spec.walk, spec.matrix[2]
     one = c.const(1, 1)
-    remaining = inner - (walk.words - 1) * walk.steps  # steps that count in the last word
+    size = spec.lanes if spec.contracted else walk.steps  # steps that count in a word
+    remaining = inner - (walk.words - 1) * size  # and in the last one
     word, index = nest.counters[-2], nest.counters[-1]
-    valid = exists(c, word, walk.words, index, remaining, walk.steps)
+    valid = exists(c, word, walk.words, index, remaining, size)
+    if size < walk.steps and index is not None:  # more rows than lanes: the port refills them longer
+        within = c.below(index, size)
+        valid = within if valid is None else c.and_(valid, within)
     last = one if index is None else c.equals(index, remaining - 1)
     if word is not None:
         last = c.and_(last, c.equals(word, walk.words - 1))

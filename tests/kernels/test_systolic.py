@@ -21,6 +21,7 @@ from tests.kernels.group import check_all
 from tests.kernels.support import check, inputs
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError
+from torchcalyx.kernels.expr import narrowing
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.systolic import Systolic, systolic
 
@@ -150,8 +151,7 @@ def test_a_streamed_product_in_hardware() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"rows": 0}, "an array of 4 lanes has 1 to 4 rows, not 0"),
-        ({"rows": 5}, "an array of 4 lanes has 1 to 4 rows, not 5"),
+        ({"rows": 0}, "an array has at least one row, not 0"),
         ({"rows": 3, "left": turned((8, 8), ACT, 4)},
          "left operand: a word holds 4 values along dimension 0, and tiles of 3 rows would cut across"),
         ({"left": padded((8, 6), ACT, 4)}, r"\(8, 6\) times \(8, 8\) does not give \(8, 8\)"),
@@ -171,3 +171,16 @@ def test_the_smallest_program(golden: Callable[[str], None]) -> None:
     tiny = fixed(4, 2)
     spec = matmul((), 1, 1, 2, 1, 1, left=tiny, right=tiny, out=tiny, bias=False)
     golden(with_stable_names(bench(spec).futil))
+
+
+@pytest.mark.parametrize(
+    ("rows", "lanes", "sizes"),
+    [(6, 4, (13, 5, 9)), (5, 2, (7, 3, 5)), (3, 1, (4, 2, 3)), (9, 2, (1, 2, 2)), (8, 4, (8, 4, 8))],
+    ids=str,
+)
+def test_more_rows_than_lanes(rows: int, lanes: int, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    left, out = padded((m, k), ACT, lanes), padded((m, n), ACT, lanes, exact=True)
+    narrow = narrowing(Systolic.accumulator(ACT, WEIGHT, k), ACT)
+    for right in (padded((k, n), WEIGHT, lanes), turned((k, n), WEIGHT, lanes)):
+        check(systolic(left, right, rows, narrow, (), out), simulator="icarus", calls=2)
