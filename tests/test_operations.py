@@ -23,6 +23,14 @@ def _ints(*shape: int) -> torch.Tensor:
     return torch.randint(-100, 100, shape)
 
 
+def _in_place(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = x * 2
+    old = y
+    y.relu_()
+    y[:, 1:3] += 1
+    return old, y - x
+
+
 Case = tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]
 
 CASES: dict[str, Case] = {
@@ -110,6 +118,24 @@ CASES: dict[str, Case] = {
     "dict of results": (lambda x, y: {"a": x, "b": (x + y, y.t())}, lambda: (_real(5, 6), _real(5, 6))),
     "constant result": (lambda x: (x + 1, torch.ones(3), 4), lambda: (_real(5, 6),)),
     "input returned": (lambda x: x, lambda: (_real(5, 6),)),
+    "argmax argmin": (lambda x: (x.argmax(1), x.argmin(0), x.argmax()), lambda: (_real(5, 6),)),
+    "max with indices": (lambda x: x.max(1), lambda: (_real(5, 6),)),
+    "prod": (lambda x: x.prod(1), lambda: (_real(5, 4).clamp(-1, 1),)),
+    "cumsum": (lambda x: (x.cumsum(0), x.cumsum(1) * 0.5), lambda: (_real(5, 6),)),
+    "in place on an alias": (_in_place, lambda: (_real(5, 6),)),
+    "batch norm": (nn.BatchNorm1d(6), lambda: (_real(5, 6),)),
+    "softmax": (lambda x: x.softmax(-1), lambda: (_real(3, 6),)),
+    "layer norm": (nn.LayerNorm(6), lambda: (_real(3, 6),)),
+    "convolution": (nn.Conv2d(3, 4, 3, 2, 1, dilation=2), lambda: (_real(1, 3, 9, 8),)),
+    "grouped convolution": (nn.Conv2d(4, 6, (2, 3), groups=2), lambda: (_real(1, 4, 6, 6),)),
+    "depthwise convolution": (nn.Conv2d(4, 4, 3, padding=1, groups=4), lambda: (_real(1, 4, 5, 5),)),
+    "transposed convolution": (
+        nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1),
+        lambda: (_real(1, 3, 4, 4),),
+    ),
+    "max pool": (nn.MaxPool2d(3, 2, 1, ceil_mode=True), lambda: (_real(1, 3, 6, 6) - 5,)),
+    "average pool": (nn.AvgPool2d(3, 2, padding=1, count_include_pad=False), lambda: (_real(1, 3, 7, 7),)),
+    "upsample": (nn.Upsample(scale_factor=2, mode="bilinear"), lambda: (_real(1, 3, 4, 3),)),
     "unused input": (lambda x, y: x * 2, lambda: (_real(3), _real(4))),
 }  # fmt: skip
 

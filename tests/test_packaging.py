@@ -55,7 +55,9 @@ def test_wheel_metadata(wheel: Path) -> None:
     metadata = archive.read(f"{info}/METADATA").decode()
     assert "Name: torchcalyx\n" in metadata and "Requires-Python: >=3.11\n" in metadata
     assert "Requires-Dist: calyx\n" not in metadata, "PyPI's calyx is an unrelated package"
-    assert "torchcalyx = torchcalyx.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
+    entries = archive.read(f"{info}/entry_points.txt").decode()
+    assert "torchcalyx = torchcalyx.cli:main" in entries
+    assert "torchcalyx = torchcalyx.backend:torchcalyx_backend" in entries
 
 
 def test_installed_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:

@@ -178,3 +178,14 @@ def test_a_failure_while_writing_keeps_the_earlier_save(saved: Path, monkeypatch
         save_design(saved, DESIGN, "", VECTORS, EXPECTED)
     assert (saved / "design.sv").read_text() == before
     assert sorted(p.name for p in saved.parent.iterdir()) == ["saved"]
+
+
+def test_a_later_save_keeps_the_user_s_own_files(saved: Path) -> None:
+    (saved / "notes.txt").write_text("mine")
+    (saved / "run").mkdir()
+    (saved / "run" / "log").write_text("also mine")
+    (saved / "data" / "stale.hex").write_text("0")
+    save_design(saved, DESIGN, "", VECTORS, EXPECTED)
+    assert (saved / "notes.txt").read_text() == "mine"
+    assert (saved / "run" / "log").read_text() == "also mine"
+    assert not (saved / "data" / "stale.hex").exists()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,10 @@ from torchcalyx.simulate.harness import (
     write_expected,
 )
 
+WRITTEN = frozenset(
+    ("design.futil", "design.sv", "testbench.sv", "manifest.json", "README.md", "report.html", "data")
+)
+"""Entries of a saved folder that a later save replaces."""
 MANIFEST = "manifest.json"
 FORMAT = "torchcalyx-design-1"
 
@@ -41,7 +46,7 @@ def save_design(
 
     vectors, expected_outputs: the example calls, one image for each input and each output memory.
     manifest_extra: further JSON values for `manifest.json` (a name of ours is refused). An earlier save in
-    `directory` is replaced as a whole.
+    `directory` is replaced; files that the user put beside it stay.
 
     Raises InputError when the images do not fit the design, or when `directory` is something else than a new
     or empty folder or an earlier save, or cannot be written.
@@ -94,7 +99,19 @@ def _write_folder(
         if report_html is not None:
             _write(new / "report.html", report_html)
         _check_target(target)
+        _keep_foreign(target, new)
         _put(new, target, Path(scratch) / "old")
+
+
+def _keep_foreign(target: Path, new: Path) -> None:
+    """Copy what the user put beside an earlier save (anything a save does not write) into the new folder."""
+    for entry in target.iterdir() if target.is_dir() else ():
+        if entry.name in WRITTEN:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, new / entry.name, symlinks=True)
+        else:
+            shutil.copy2(entry, new / entry.name, follow_symlinks=False)
 
 
 def _put(new: Path, target: Path, old: Path) -> None:
