@@ -106,3 +106,15 @@ def test_a_mean_divides_exactly_whatever_follows(scale: float) -> None:
         with torch.no_grad():
             want = (module or function)(x)
         assert (hw.emulate(x) / want - 1).abs().max() < 5e-3
+
+
+def test_a_float_outside_its_format_saturates_before_it_becomes_an_integer() -> None:
+    model = Function(lambda x: (x * 2.5).to(torch.int32)).eval()
+    hw = torchcalyx.compile(model, torch.ones(3), precision="fixed16.12", simulator="icarus")
+    x = torch.tensor([1.5, 7.0, -7.0])  # 3.75, and 17.5 beyond the format's 8
+    assert hw(x).tolist() == hw.emulate(x).tolist() == [3, 7, -8]
+
+
+def test_a_linear_layer_on_repeated_elements() -> None:
+    weight = torch.randn(2, 6)
+    holds(lambda x: nn.functional.linear(x[0].repeat_interleave(3, 0), weight), _real(1, 2))

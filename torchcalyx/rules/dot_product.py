@@ -61,7 +61,7 @@ def flattened_candidate(p: Product) -> Candidate:
     trailing = [d for d in memory_order(p.builder, value) if d >= lead]
     trailing.sort(key=lambda d: value.shape[d] > 1)  # axes of size 1 outside: the last one is over the lanes
     order = (*range(lead), *trailing)
-    if lane_fit(ordered(p.builder, value, value.shape, order)) is not None:
+    if reading_mode(ordered(p.builder, value, value.shape, order), len(order) - 1) != "vector":
         layout = rows_of_last_axis(value.shape, p.builder.lanes)
         why = "the flattened axes do not lie in whole words"
         value, order = (

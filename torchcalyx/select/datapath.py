@@ -115,7 +115,11 @@ def _sign(d: Datapath, node: Node, args: list[int]) -> int:
 def _cast(d: Datapath, node: Node, args: list[int]) -> int:
     if node.dtype == "bool":
         return d.b.logic_not(d.b.equal(args[0], d.b.const(0)))
-    return args[0] if node.dtype.startswith("float") else d.b.truncate(args[0])
+    if node.dtype.startswith("float"):
+        return args[0]
+    fmt = d.view.formats[node.args[0]]
+    # The integer's width is proved from this format: what leaves it saturates, counted, as anywhere else.
+    return d.b.truncate(d.b.quant(args[0], fmt) if fmt.kind == "fixed" else args[0])
 
 
 def _floor_div(d: Datapath, x: int, divisor: int) -> int:
