@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .access import Access, Operand
+from .contract import Port
 from .expr import Expr, Value, value_of
 from .hw import Component, Signal
 from .numerics import IntArray, NumberFormat, product
@@ -80,20 +81,11 @@ def widened(c: Component, operand: Operand, word: Signal, width: int) -> Signal:
     return c.concat([c.resize(lane, width) for lane in element_lanes(c, operand, word)])
 
 
-def adders(epilogue: Expr) -> int:
-    """Adders and comparators of one lane of the epilogue."""
-    return sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in epilogue.ops)
-
-
-def evaluate(
-    epilogue: Expr, sums: IntArray, extras: Sequence[Operand], arrays: Sequence[IntArray], out: Operand
-) -> tuple[IntArray, int]:
-    """The written (rows, cols) array and the saturations, from the sums over the output's domain."""
-    values = [extra.access.read(array) for extra, array in zip(extras, arrays, strict=True)]
-    result, saturated = epilogue.emulate([sums, *values])
-    written = np.zeros((out.layout.rows, out.layout.cols), dtype=np.int64)
-    out.access.write(written, np.broadcast_to(result, out.access.sizes))
-    return written, saturated
+def product_ports(left: Operand, right: Operand, extras: Sequence[Operand], out: Operand) -> tuple[Port, ...]:
+    """Memory ports of a matrix product: left, right, x0, x1, ..., y."""
+    first = (Port("left", left, "read"), Port("right", right, "read"))
+    further = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(extras))
+    return (*first, *further, Port("y", out, "write"))
 
 
 def merge_leading(

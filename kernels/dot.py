@@ -27,10 +27,11 @@ import numpy as np
 
 from .access import Layout, Operand, whole
 from .contract import Cost, Emulated, KernelParameterError, Port
-from .contraction import accumulator, adders, epilogue_refusal, evaluate, exact_matmul, merge_leading
+from .contraction import accumulator, epilogue_refusal, exact_matmul, merge_leading, product_ports
 from .dot_control import build_controller
 from .engine_dot import dot_latency
 from .engine_spec import DotShape, EngineSpec
+from .epilogue import written
 from .expr import Expr, Value
 from .hw import Component, Program, digest
 from .lane import latency
@@ -199,9 +200,7 @@ class Dot:
 
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""
-        extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
-        first = (Port("left", self.left, "read"), Port("right", self.right, "read"))
-        return (*first, *extras, Port("y", self.out, "write"))
+        return product_ports(self.left, self.right, self.extras, self.out)
 
     def engine(self) -> EngineSpec:
         """The dot array and operand widths."""
@@ -226,7 +225,7 @@ class Dot:
         units = self.columns * self.depth
         return Cost(
             units,
-            units + adders(self.epilogue) * self.depth,
+            units + self.epilogue.adders * self.depth,
             self.depth * (self.total.width + latency(self.epilogue) * self.out.fmt.width),
         )
 
@@ -235,8 +234,8 @@ class Dot:
         left, packed, *extras = arrays
         rows = self.left.access.read(left).reshape(-1, self.inner)
         sums = exact_matmul(rows, self.unpack(packed).T).reshape(self.out.access.sizes)
-        written, saturated = evaluate(self.epilogue, sums, self.extras, extras, self.out)
-        return Emulated((written,), saturated)
+        result, saturated = written(self.epilogue, sums, self.extras, extras, self.out)
+        return Emulated((result,), saturated)
 
     def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
         """Static component with `ref` memories left, right, x0, ..., y and `ref` engine."""

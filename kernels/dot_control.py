@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .collect import collect
 from .contraction import widened
 from .engine import engine_ref
 from .engine_spec import EngineSpec
-from .hw import Component, Instance, Memory, Signal
+from .hw import Component, Instance, Memory
 from .loops import Loop, Nest
-from .numerics import index_bits, product
+from .numerics import product
 from .stage import read_operand
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def build_controller(c: Component, spec: Dot, words: Mapping[str, int], engine: 
     nest = Nest(c, spec.sizes, step)
     _feed(c, spec, nest, memories, unit, engine)
     sums = [c.resize(s, spec.total.width) for s in c.split(unit.get("dot_sum"), engine.dot.columns)]
-    lanes, complete = _collect(c, spec, nest, sums)
+    k_loop = len(spec.sizes) - spec.contracted
+    lanes, complete = collect(c, spec, nest.carry(k_loop), nest.carry(k_loop - 1), sums)
     reads = {i + 1: memories[f"x{i}"] for i in range(len(spec.extras))}
     spec.stage.build(c, complete, {0: lanes}, reads, memories["y"])
 
@@ -62,31 +64,3 @@ def _left_loops(spec: Dot, outer: int) -> list[Loop | None]:
 def _row_major(sizes: Sequence[int]) -> list[int]:
     """Strides of dense loops."""
     return [product(sizes[d + 1 :]) for d in range(len(sizes))]
-
-
-def _collect(c: Component, spec: Dot, nest: Nest, sums: Sequence[Signal]) -> tuple[list[Signal], Signal]:
-    """Lanes of the output word in the cycle of its last tile's sums, and the step of the writing end.
-
-    A word takes lanes / columns tiles, fewer at the end of a row; earlier tiles wait in registers.
-    """
-    k_loop = len(spec.sizes) - spec.contracted
-    tile_done, row_done = nest.carry(k_loop), nest.carry(k_loop - 1)
-    chunks = min(spec.depth // spec.columns, spec.tiles)
-    lanes: list[Signal] = []
-    word_done = tile_done
-    if chunks > 1:
-        bits = index_bits(chunks)
-        place = c.register(bits)
-        full = c.and_(tile_done, c.equals(place.q, chunks - 1))
-        word_done = full if spec.tiles % chunks == 0 else c.or_(row_done, full)
-        following = c.slice(c.add(place.q, c.const(1, bits), bits), 0, bits)
-        place.set(c.mux(word_done, c.const(0, bits), following), tile_done)
-        for chunk in range(chunks - 1):
-            here = c.delay(c.and_(tile_done, c.equals(place.q, chunk)), spec.sum_delay)
-            kept = [c.hold(s, here) for s in sums]
-            if chunk == (spec.tiles - 1) % chunks:  # may also end a row: then it does not wait
-                kept = [c.mux(here, s, k) for s, k in zip(sums, kept, strict=True)]
-            lanes += kept
-    lanes += sums
-    padding = [c.const(0, spec.total.width)] * (spec.depth - len(lanes))
-    return [*lanes, *padding], c.delay(word_done, spec.sum_delay - spec.stage.lead)

@@ -88,10 +88,9 @@ class Elementwise:
     def cost(self) -> Cost:
         """Adders of all lanes; the pipeline's registers at the width of the result."""
         lanes = self.out.layout.lanes
-        adders = sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in self.expr.ops)
         return Cost(
             self.expr.multiplications * lanes,
-            adders * lanes,
+            self.expr.adders * lanes,
             self.stage.depth * lanes * self.expr.ops[-1].value.width,
             self.expr.table_bits * lanes,
         )

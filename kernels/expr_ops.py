@@ -79,6 +79,11 @@ class Expr:
         return sum(op.name == "mul" for op in self.ops)
 
     @property
+    def adders(self) -> int:
+        """Adders and comparators of a lane."""
+        return sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in self.ops)
+
+    @property
     def table_bits(self) -> int:
         """Bits stored in the tables of a lane."""
         return sum(len(op.table) * op.value.width for op in self.ops)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from .access import Operand
+from .engine_spec import EngineSpec
 from .expr import Expr, Value, value_of
 from .hw import Component, Instance, Memory, Signal
-from .lane import lane_component, latency
+from .lane import lane_component, latency, operand_widths
 from .loops import Loop, Nest
 from .stage import connect_pairs, read_operand, reading_mode
 
@@ -84,6 +85,15 @@ class Reader:
 
     def _is_vector(self, operand: Operand) -> bool:
         return self.lane_dim is not None and reading_mode(operand, self.lane_dim) == "vector"
+
+
+def two_ends_engine(reader: Reader, epilogue: Expr, lanes: int) -> EngineSpec | None:
+    """Multipliers of a reading end and of an epilogue over `lanes` lanes, which run at the same time."""
+    widths = (*operand_widths(reader.expr), *operand_widths(epilogue))
+    if not widths:
+        return None
+    pairs = reader.pairs + epilogue.multiplications * lanes
+    return EngineSpec(max(a for a, _ in widths), max(b for _, b in widths), reader.mul_stages, vector=pairs)
 
 
 def result_value(expr: Expr) -> Value:

@@ -36,10 +36,9 @@ from .fold import (
     tree_latency,
 )
 from .hw import Component, Program, Signal, digest
-from .lane import operand_widths
 from .loops import Loop, Nest
 from .numerics import IntArray, ceil_div, product
-from .reader import LaneRole, Reader, result_value
+from .reader import LaneRole, Reader, result_value, two_ends_engine
 from .stage import Stage, word_loops
 
 __all__ = ["LaneRole", "Reduce", "accumulator", "mean_constant", "reduce", "refusal"]
@@ -149,12 +148,8 @@ class Reduce:
         return (*reads, Port("y", self.out, "write"))
 
     def engine(self) -> EngineSpec | None:
-        """One multiplier per multiplication and lane of both expressions: they run at the same time."""
-        widths = (*operand_widths(self.prologue), *operand_widths(self.epilogue))
-        if not widths:
-            return None
-        pairs = self.reader.pairs + self.epilogue.multiplications * self.out.layout.lanes
-        return EngineSpec(max(a for a, _ in widths), max(b for _, b in widths), self.mul_stages, vector=pairs)
+        """What both expressions multiply."""
+        return two_ends_engine(self.reader, self.epilogue, self.out.layout.lanes)
 
     def cycles(self) -> int:
         """Steps + pipeline depth."""
@@ -167,9 +162,7 @@ class Reduce:
     def cost(self) -> Cost:
         """Adders of both expressions, the tree and the accumulators."""
         lanes, width = self.out.layout.lanes, self.reader.width
-        adding = ("add", "sub", "min", "max", "quant", "neg", "abs")
-        adders = sum(o.name in adding for o in self.prologue.ops) * width
-        adders += sum(o.name in adding for o in self.epilogue.ops) * lanes
+        adders = self.prologue.adders * width + self.epilogue.adders * lanes
         accumulators = width if self.lanes == "kept" else 1
         held = (accumulators + (0 if self.lanes == "kept" else lanes - 1)) * self.total.width
         pairs = self.reader.pairs + self.epilogue.multiplications * lanes

@@ -27,9 +27,10 @@ from dataclasses import dataclass
 
 from .access import Operand
 from .contract import Cost, Emulated, KernelParameterError, Port
-from .contraction import accumulator, adders, epilogue_refusal, evaluate, exact_matmul, merge_leading
+from .contraction import accumulator, epilogue_refusal, exact_matmul, merge_leading, product_ports
 from .engine_array import array_latency
 from .engine_spec import ArrayShape, EngineSpec, Feed
+from .epilogue import written
 from .expr import Expr, Value
 from .feed import Walk, feed_of, feed_refusal
 from .hw import Component, Program, digest
@@ -178,9 +179,7 @@ class Systolic:
     # ---- contract
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""
-        extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
-        first = (Port("left", self.left, "read"), Port("right", self.right, "read"))
-        return (*first, *extras, Port("y", self.out, "write"))
+        return product_ports(self.left, self.right, self.extras, self.out)
 
     def engine(self) -> EngineSpec:
         """The array and operand widths."""
@@ -209,15 +208,15 @@ class Systolic:
         units = self.rows * self.lanes
         stage_bits = latency(self.epilogue) * self.lanes * self.out.fmt.width
         return Cost(
-            units, units + adders(self.epilogue) * self.lanes, 2 * units * self.total.width + stage_bits
+            units, units + self.epilogue.adders * self.lanes, 2 * units * self.total.width + stage_bits
         )
 
     def emulate(self, *arrays: IntArray) -> Emulated:
         """Bit-exact; `arrays` as `ports` lists them. Saturations counted over the output's domain."""
         left, right, *extras = arrays
         sums = exact_matmul(self.left.access.read(left), self.right.access.read(right))
-        written, saturated = evaluate(self.epilogue, sums, self.extras, extras, self.out)
-        return Emulated((written,), saturated)
+        result, saturated = written(self.epilogue, sums, self.extras, extras, self.out)
+        return Emulated((result,), saturated)
 
     def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
         """Static component with `ref` memories left, right, x0, ..., y and `ref` engine."""

@@ -30,9 +30,10 @@ import numpy as np
 
 from .access import Layout, Operand, whole
 from .contract import Cost, Emulated, KernelParameterError, Port
-from .contraction import accumulator, adders, epilogue_refusal, evaluate, exact_matmul
+from .contraction import accumulator, epilogue_refusal, exact_matmul, product_ports
 from .engine_dot import dot_latency
 from .engine_spec import DotShape, EngineSpec
+from .epilogue import written
 from .expr import Expr, Value
 from .hw import Component, Program, digest
 from .lane import latency
@@ -208,9 +209,7 @@ class WindowDot:
 
     def ports(self) -> tuple[Port, ...]:
         """left, right, x0, x1, ..., y."""
-        extras = tuple(Port(f"x{i}", operand, "read") for i, operand in enumerate(self.extras))
-        first = (Port("left", self.left, "read"), Port("right", self.right, "read"))
-        return (*first, *extras, Port("y", self.out, "write"))
+        return product_ports(self.left, self.right, self.extras, self.out)
 
     def engine(self) -> EngineSpec:
         """The dot array and operand widths."""
@@ -230,15 +229,15 @@ class WindowDot:
         units = self.columns * self.depth
         drain = self.depth * (self.total.width + latency(self.epilogue) * self.out.fmt.width)
         window = (self.window.register_elements + self.depth) * self.left.fmt.width
-        return Cost(units, units + adders(self.epilogue) * self.depth, drain + window)
+        return Cost(units, units + self.epilogue.adders * self.depth, drain + window)
 
     def emulate(self, *arrays: IntArray) -> Emulated:
         """Bit-exact; `arrays` as `ports` lists them, the weights packed."""
         left, packed, *extras = arrays
         rows = self.left.access.read(left).reshape(-1, self.inner)
         sums = exact_matmul(rows, self.unpack(packed).T).reshape(self.out.access.sizes)
-        written, saturated = evaluate(self.epilogue, sums, self.extras, extras, self.out)
-        return Emulated((written,), saturated)
+        result, saturated = written(self.epilogue, sums, self.extras, extras, self.out)
+        return Emulated((result,), saturated)
 
     def build(self, prog: Program, words: Mapping[str, int], engine: EngineSpec | None) -> Component:
         """Static component with `ref` memories left, right, x0, ..., y and `ref` engine."""

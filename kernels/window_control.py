@@ -9,10 +9,11 @@ whether it is ready: see `Window.stall`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .collect import collect
 from .contraction import widened
 from .engine import engine_ref
 from .engine_spec import EngineSpec
@@ -67,7 +68,7 @@ def build_controller(
     window = _window(c, spec, schedule, following, first)
     _feed(c, spec, schedule.beats, window, memories["right"], unit, engine)
     sums = [c.resize(s, spec.total.width) for s in c.split(unit.get("dot_sum"), engine.dot.columns)]
-    lanes, complete = _collect(c, spec, schedule.beats, sums)
+    lanes, complete = collect(c, spec, schedule.beats.carry(1), schedule.beats.carry(0), sums)
     reads = {i + 1: memories[f"x{i}"] for i in range(len(spec.extras))}
     spec.stage.build(c, complete, {0: lanes}, reads, memories["y"])
 
@@ -181,32 +182,3 @@ def _elements(c: Component, spec: WindowDot, window: Signal) -> Signal:
     if w.spacing == 1:
         return c.slice(window, 0, w.taps * bits)
     return c.concat([c.slice(window, tap * w.spacing * bits, bits) for tap in range(w.taps)])
-
-
-def _collect(
-    c: Component, spec: WindowDot, beats: Nest, sums: Sequence[Signal]
-) -> tuple[list[Signal], Signal]:
-    """Lanes of the output word in the cycle of its last tile's sums, and the step of the writing end.
-
-    A word takes lanes / columns tiles, fewer at the end of the features; earlier tiles wait in registers.
-    """
-    tile_done, output_done = beats.carry(1), beats.carry(0)
-    chunks = min(spec.depth // spec.columns, spec.tiles)
-    lanes: list[Signal] = []
-    word_done = tile_done
-    if chunks > 1:
-        bits = index_bits(chunks)
-        place = c.register(bits)
-        full = c.and_(tile_done, c.equals(place.q, chunks - 1))
-        word_done = full if spec.tiles % chunks == 0 else c.or_(output_done, full)
-        following = c.slice(c.add(place.q, c.const(1, bits), bits), 0, bits)
-        place.set(c.mux(word_done, c.const(0, bits), following), tile_done)
-        for chunk in range(chunks - 1):
-            here = c.delay(c.and_(tile_done, c.equals(place.q, chunk)), spec.sum_delay)
-            kept = [c.hold(s, here) for s in sums]
-            if chunk == (spec.tiles - 1) % chunks:  # may also end the features: then it does not wait
-                kept = [c.mux(here, s, k) for s, k in zip(sums, kept, strict=True)]
-            lanes += kept
-    lanes += sums
-    padding = [c.const(0, spec.total.width)] * (spec.depth - len(lanes))
-    return [*lanes, *padding], c.delay(word_done, spec.sum_delay - spec.stage.lead)

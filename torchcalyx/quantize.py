@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from torchcalyx.errors import CaptureError, InputError, OptionsError, UnsupportedOpError
+from torchcalyx.errors import InputError, OptionsError, UnsupportedOpError
 from torchcalyx.graph import Array, Graph, Node
 from torchcalyx.kernels.numerics import BOOL, NumberFormat, bits_for_range, fixed, integer, product
 from torchcalyx.options import Options, Precision, resolve_precision
@@ -57,10 +57,9 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
-    patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly,
-    CaptureError for parameters without finite values.
+    patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly and for
+    tensors without elements. Constants are finite: `normalize` has refused others by name.
     """
-    check_parameters(graph)
     _check_sizes(graph)
     precisions = _Precisions(graph, options)
     largest = _largest_values(graph, samples)
@@ -97,24 +96,6 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
         )
     return Typed(graph, formats)
-
-
-def check_parameters(graph: Graph) -> None:
-    """CaptureError naming every constant with NaN or infinite values (all at once)."""
-    bad = []
-    for node in graph.nodes:
-        if node.op == "constant" and node.dtype.startswith("float"):
-            values = np.asarray(graph.constants[node.name], dtype=np.float64)
-            if not np.isfinite(values).all():
-                name = graph.parameter_names.get(node.name, node.name)
-                kinds = [k for k, f in (("NaN", np.isnan), ("infinite", np.isinf)) if f(values).any()]
-                count = int(np.count_nonzero(~np.isfinite(values)))
-                bad.append(f"  {name} ({node.dtype}{list(node.shape)}): {count} {' and '.join(kinds)} values")
-    if bad:
-        raise CaptureError(
-            "fixed-point hardware has no NaN and no infinity, and these parameters or constants hold them:\n"
-            + "\n".join(bad)
-        )
 
 
 def _check_sizes(graph: Graph) -> None:

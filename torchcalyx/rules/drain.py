@@ -4,7 +4,7 @@ results leave.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -22,8 +22,12 @@ from torchcalyx.select.view import GraphView
 _BIAS = "(bias)"
 
 
-def fused_head(view: GraphView, node: Node, heads: Sequence[str]) -> tuple[Node, Tree] | Reject:
-    """The node of a kind in `heads` whose result the tree below `node` takes in alone, and the tree."""
+def fusable_heads(
+    view: GraphView, node: Node, heads: Collection[str], what: str
+) -> tuple[list[str], Tree] | Reject:
+    """The nodes of kinds in `heads` whose results the tree below `node` takes in alone, at least one, and the
+    tree. what: their name in the refusal.
+    """
     if node.op not in ELEMENTWISE:
         return Reject(f"{node.op} is not elementwise", related=False)
     problem = supported(view, node)
@@ -37,8 +41,15 @@ def fused_head(view: GraphView, node: Node, heads: Sequence[str]) -> tuple[Node,
         and view.nodes[name].shape == node.shape
         and view.inside(name, tree.names)
     ]
-    if not found:
-        return Reject(f"no {' or '.join(heads)} of the same shape feeds it alone")
+    return (found, tree) if found else Reject(f"no {what} of the same shape feeds it alone")
+
+
+def fused_head(view: GraphView, node: Node, heads: Collection[str]) -> tuple[Node, Tree] | Reject:
+    """The last of the fusable heads, and the tree, which the drain can evaluate."""
+    fusable = fusable_heads(view, node, heads, " or ".join(heads))
+    if isinstance(fusable, Reject):
+        return fusable
+    found, tree = fusable
     if any(products(view, n) for n in tree.nodes):
         return Reject("the drain cannot multiply two tensors")
     order = [n.name for n in view.graph.nodes]

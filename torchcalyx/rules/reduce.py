@@ -15,6 +15,7 @@ from torchcalyx.kernels.numerics import NumberFormat, product
 from torchcalyx.kernels.reader import result_value
 from torchcalyx.kernels.reduce import reduce
 from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.rules.drain import fusable_heads
 from torchcalyx.select.builder import Located, SelectionBuilder
 from torchcalyx.select.datapath import ELEMENTWISE, supported
 from torchcalyx.select.placing import distinct, lane_fit, place_operands
@@ -32,21 +33,10 @@ FOLDS: Mapping[str, FoldOp] = {
 
 
 def _fused(view: GraphView, node: Node) -> Match | Reject:
-    if node.op not in ELEMENTWISE:
-        return Reject(f"{node.op} is not elementwise", related=False)
-    problem = supported(view, node)
-    if problem is not None:
-        return problem
-    tree = grow(view, node)
-    heads = [
-        name
-        for name in tree.leaves
-        if view.nodes[name].op in FOLDS
-        and view.nodes[name].shape == node.shape
-        and view.inside(name, tree.names)
-    ]
-    if not heads:
-        return Reject("no reduction of the same shape feeds it alone")
+    found = fusable_heads(view, node, FOLDS, "reduction")
+    if isinstance(found, Reject):
+        return found
+    heads, tree = found
     return _match(view, view.nodes[heads[-1]], tree, node)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchcalyx.graph import Node, Source
+from torchcalyx.graph import Node
 from torchcalyx.kernels.access import Access, Layout, Operand, row_major, whole
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
@@ -155,11 +155,6 @@ class SelectionBuilder:
             self.call(spec, [value.buffer], [buffer], reason)
             self._copies[key] = Located(buffer, target, value.fmt)
         return self._copies[key]
-
-    def source(self) -> Source:
-        """Source of the node under construction."""
-        assert self._node is not None
-        return self._node.source
 
 
 def copy_kernel(source: Operand, target: Operand) -> KernelSpec:
