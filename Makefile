@@ -51,7 +51,7 @@ clean: ## remove what the tools left in the checkout (not .venv)
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Written last, so that a set-up which was interrupted goes on at the next call.
-$(READY): pyproject.toml torchcalyx/install.py
+$(READY): pyproject.toml torchcalyx/tools/install.py
 	@PYTHON='$(PYTHON)' VENV='$(VENV)' sh .ci/prerequisites
 	@echo '==> virtual environment $(VENV)'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)

@@ -54,7 +54,7 @@ def cost_of_futil(job: str, file: Path) -> tuple[float, float]:
 
 def cost_of_verilog(file: Path) -> tuple[float, float]:
     """CPU seconds and peak megabytes of Calyx for the program in `file`; the Verilog goes beside it."""
-    from torchcalyx.toolchain import compile_calyx, find_tool
+    from torchcalyx.tools.toolchain import compile_calyx, find_tool
 
     find_tool("calyx")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchcalyx.design import Design, DesignMemory, Role
-from torchcalyx.kernels.access import Layout, Operand, whole
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder
+from torchcalyx.kernels.arith.numerics import ceil_div, fixed, product
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError, reads, writes
-from torchcalyx.kernels.contraction import accumulator
-from torchcalyx.kernels.dot import Dot
-from torchcalyx.kernels.expr import Expr, ExprBuilder
-from torchcalyx.kernels.numerics import ceil_div, fixed, product
-from torchcalyx.kernels.window import WindowDot
+from torchcalyx.kernels.ports.access import Layout, Operand, whole
+from torchcalyx.kernels.products.contraction import accumulator
+from torchcalyx.kernels.products.dot import Dot
+from torchcalyx.kernels.products.window import WindowDot
 from torchcalyx.simulate import simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools.toolchain import compile_calyx
 
 ACT, WEIGHT = fixed(16, 8), fixed(16, 14)
 

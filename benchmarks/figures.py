@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from torchcalyx.tables import table_text
+from torchcalyx.results.tables import table_text
 
 Unit: TypeAlias = Literal["cycles", "%", "s", "MB"]
 

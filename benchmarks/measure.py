@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 import torchcalyx
 from torchcalyx.errors import ToolNotFound
-from torchcalyx.report import Report
+from torchcalyx.results.report import Report
 from torchcalyx.simulate import Simulator
-from torchcalyx.toolchain import find_tool
+from torchcalyx.tools.toolchain import find_tool
 
 
 @dataclass(frozen=True)

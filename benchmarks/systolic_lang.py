@@ -30,7 +30,7 @@ from torchcalyx.simulate.icarus import build_icarus, icarus_command
 from torchcalyx.simulate.process import Run, run_simulator
 from torchcalyx.simulate.results import read_output
 from torchcalyx.simulate.verilator import build_verilator, verilator_command
-from torchcalyx.toolchain import CALYX_VERSION, compile_calyx, crate_sources
+from torchcalyx.tools.toolchain import CALYX_VERSION, compile_calyx, crate_sources
 
 TITLE = "One product, beside Calyx's systolic-lang"
 FRACTION = 16

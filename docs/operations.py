@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 import torchcalyx
 from torchcalyx.capture import capture
 from torchcalyx.errors import UnsupportedOpError
-from torchcalyx.normalform import OPS
+from torchcalyx.ir.normalform import OPS
 from torchcalyx.normalize import normalize
 
 Call = tuple[Callable[..., Any], tuple[Tensor, ...]]

@@ -13,14 +13,14 @@ import sys
 import numpy as np
 
 from torchcalyx.design import Design, DesignMemory, Role
-from torchcalyx.kernels.access import Layout, Operand, whole
+from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat, fixed
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelSpec, reads, writes
-from torchcalyx.kernels.expr import ExprBuilder
-from torchcalyx.kernels.numerics import IntArray, NumberFormat, fixed
-from torchcalyx.kernels.systolic import Systolic, systolic
+from torchcalyx.kernels.ports.access import Layout, Operand, whole
+from torchcalyx.kernels.products.systolic import Systolic, systolic
 from torchcalyx.simulate import simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools.toolchain import compile_calyx
 
 
 def matrix(rows: int, cols: int, fmt: NumberFormat, lanes: int) -> Operand:

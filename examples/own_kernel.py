@@ -16,18 +16,18 @@ import torch
 from torch import Tensor, nn
 
 import torchcalyx
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, row_major, whole
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import Value, narrowing
+from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.kernels.contract import Cost, Emulated, KernelParameterError, Port
-from torchcalyx.kernels.engine_spec import EngineSpec
-from torchcalyx.kernels.expr import Value, narrowing
-from torchcalyx.kernels.hw import Component, Program, digest
-from torchcalyx.kernels.loops import Loop, Nest
-from torchcalyx.kernels.numerics import IntArray
-from torchcalyx.kernels.stage import Stage, read_operand, reading_mode, writing_refusal
+from torchcalyx.kernels.engine.spec import EngineSpec
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.ports.stage import Stage, read_operand, reading_mode, writing_refusal
+from torchcalyx.kernels.rtl.hw import Component, Program, digest
+from torchcalyx.kernels.rtl.loops import Loop, Nest
 from torchcalyx.match import Match, Reject, Rule
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.view import GraphView
 
 
 @dataclass(frozen=True)

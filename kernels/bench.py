@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import hw
 from .contract import KernelSpec, Port
-from .engine import engine_component
+from .engine.engine import engine_component
+from .rtl import hw
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ..errors import KernelParameterError as KernelParameterError
-from .access import Operand
-from .engine_spec import EngineSpec
-from .numerics import IntArray
+from .arith.numerics import IntArray
+from .engine.spec import EngineSpec
+from .ports.access import Operand
 
 if TYPE_CHECKING:
-    from .hw import Component, Program
+    from .rtl.hw import Component, Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .access import Operand
+from .arith.expr import Expr
+from .arith.numerics import IntArray, product
 from .contract import Cost, Emulated, KernelParameterError, Port
-from .engine import engine_ref
-from .engine_spec import EngineSpec
-from .expr import Expr
-from .hw import Component, Program, digest
-from .lane import operand_widths
-from .numerics import IntArray, product
-from .stage import Stage, coalesce, reading_mode, word_loops, writing_refusal
+from .engine.engine import engine_ref
+from .engine.spec import EngineSpec
+from .ports.access import Operand
+from .ports.stage import Stage, coalesce, reading_mode, word_loops, writing_refusal
+from .rtl.hw import Component, Program, digest
+from .rtl.lane import operand_widths
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .argreduce import ArgReduce
-from .dot import Dot
 from .elementwise import Elementwise
-from .gather import Gather
-from .reduce import Reduce
-from .scan import Scan
-from .splice import Splice
-from .systolic import Systolic
-from .transpose import Transpose
-from .window import WindowDot
+from .folds.argreduce import ArgReduce
+from .folds.reduce import Reduce
+from .folds.scan import Scan
+from .moves.gather import Gather
+from .moves.splice import Splice
+from .moves.transpose import Transpose
+from .products.dot import Dot
+from .products.systolic import Systolic
+from .products.window import WindowDot
 
 FAMILIES: tuple[type, ...] = (
     Systolic,

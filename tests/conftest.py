@@ -11,8 +11,8 @@ import hypothesis
 import pytest
 
 from tests import tally
-from torchcalyx import toolchain
 from torchcalyx.errors import ToolNotFound
+from torchcalyx.tools import toolchain
 
 hypothesis.settings.register_profile("torchcalyx", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("torchcalyx")

@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from torchcalyx.graph import Source
-from torchcalyx.kernels.access import Access, Layout, Operand, row_major, whole
+from torchcalyx.ir.graph import Source
+from torchcalyx.kernels.arith.expr import ExprBuilder, narrowing
+from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat, fixed, product
 from torchcalyx.kernels.contract import KernelSpec, writes
-from torchcalyx.kernels.dot import Dot, dot
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import ExprBuilder, narrowing
-from torchcalyx.kernels.gather import GatherSource, gather
-from torchcalyx.kernels.numerics import IntArray, NumberFormat, fixed, product
+from torchcalyx.kernels.moves.gather import GatherSource, gather
+from torchcalyx.kernels.ports.access import Access, Layout, Operand, row_major, whole
+from torchcalyx.kernels.products.dot import Dot, dot
 from torchcalyx.selection import Buffer, Call, InputBinding, OutputBinding, Selection
 
 F16 = fixed(16, 8)

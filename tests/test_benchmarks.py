@@ -16,7 +16,7 @@ from benchmarks.figures import Figure, run, show
 from benchmarks.measure import measure, quick_simulator
 from tests import tally
 from torchcalyx.errors import ToolNotFound
-from torchcalyx.toolchain import crate_sources
+from torchcalyx.tools.toolchain import crate_sources
 
 WITH_GENERATOR = pytest.mark.skipif(
     not crate_sources(), reason="the source of the calyx crate is not on this machine"

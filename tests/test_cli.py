@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import torchcalyx
-from torchcalyx import cli, errors, toolchain
+from torchcalyx import cli, errors
 from torchcalyx.factory import load_model
+from torchcalyx.tools import toolchain
 
 MODEL = """
 print("noise of the model file")
@@ -266,9 +267,9 @@ def test_missing_optional_tool_is_no_failure(fresh_tools: pytest.MonkeyPatch) ->
             raise errors.ToolNotFound("no iverilog")
         return known[name]
 
-    fresh_tools.setattr("torchcalyx.doctor.find_tool", find)
-    fresh_tools.setattr("torchcalyx.doctor.verilator_root", lambda: Path("/opt"))
-    fresh_tools.setattr("torchcalyx.doctor.primitives_dir", lambda: Path("/opt"))
+    fresh_tools.setattr("torchcalyx.tools.doctor.find_tool", find)
+    fresh_tools.setattr("torchcalyx.tools.doctor.verilator_root", lambda: Path("/opt"))
+    fresh_tools.setattr("torchcalyx.tools.doctor.primitives_dir", lambda: Path("/opt"))
     done = invoke("doctor")
     assert done.exit_code == 0, done.output
     row = next(line for line in done.stdout.splitlines() if line.startswith("│ icarus "))

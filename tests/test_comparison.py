@@ -15,11 +15,11 @@ from torch import Tensor, nn
 import torchcalyx
 from tests.tally import count
 from torchcalyx import api
-from torchcalyx.comparison import Comparison, ValueComparison, compare_value
-from torchcalyx.graph import Source
+from torchcalyx.ir.graph import Source
+from torchcalyx.kernels.arith.numerics import IntArray, fixed
 from torchcalyx.kernels.contract import Cost, Emulated, KernelSpec, Port
-from torchcalyx.kernels.engine_spec import EngineSpec
-from torchcalyx.kernels.numerics import IntArray, fixed
+from torchcalyx.kernels.engine.spec import EngineSpec
+from torchcalyx.results.comparison import Comparison, ValueComparison, compare_value
 from torchcalyx.selection import Selection
 
 needs_icarus = pytest.mark.needs("calyx", "icarus")

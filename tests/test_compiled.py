@@ -17,9 +17,10 @@ from torch import Tensor, fx, nn
 
 import torchcalyx
 from tests.tally import count
-from torchcalyx import api, bundle, compiled
+from torchcalyx import api, compiled
 from torchcalyx.emulate import EmulationResult
 from torchcalyx.errors import InputError, MismatchError, OptionsError, UnsupportedOpError
+from torchcalyx.results import bundle
 
 needs_tools = pytest.mark.needs("calyx", "verilator")
 needs_icarus = pytest.mark.needs("calyx", "icarus")

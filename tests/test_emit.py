@@ -27,10 +27,10 @@ from torchcalyx.design import Design
 from torchcalyx.emit import emit
 from torchcalyx.emulate import emulate
 from torchcalyx.errors import PlanError
+from torchcalyx.kernels.arith.numerics import fixed
 from torchcalyx.kernels.elementwise import Elementwise
-from torchcalyx.kernels.engine_spec import EngineSpec
-from torchcalyx.kernels.hw import Component, Program
-from torchcalyx.kernels.numerics import fixed
+from torchcalyx.kernels.engine.spec import EngineSpec
+from torchcalyx.kernels.rtl.hw import Component, Program
 from torchcalyx.plan import (
     Par,
     Plan,
@@ -43,7 +43,7 @@ from torchcalyx.plan import (
 )
 from torchcalyx.selection import Selection
 from torchcalyx.simulate import Simulator, simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools.toolchain import compile_calyx
 
 VECTORS = 3
 

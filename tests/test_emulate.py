@@ -10,9 +10,9 @@ import pytest
 from tests.selections import Sketch, branches, concatenation, multiplications, passthrough, ramp, two_results
 from torchcalyx.emulate import emulate
 from torchcalyx.errors import InputError, PlanError
+from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.kernels.contract import Emulated
 from torchcalyx.kernels.elementwise import Elementwise
-from torchcalyx.kernels.numerics import IntArray
 
 
 def clip(values: IntArray) -> IntArray:

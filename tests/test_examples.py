@@ -17,8 +17,8 @@ from torch import nn
 
 import torchcalyx
 from tests.kernels.support import check, tensor
+from torchcalyx.kernels.arith.numerics import fixed
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.numerics import fixed
 from torchcalyx.match import Rule
 
 ROOT = Path(__file__).parent.parent

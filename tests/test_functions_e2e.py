@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import torchcalyx
 from torchcalyx.errors import UnsupportedOpError
-from torchcalyx.kernels.functions import ERROR_LIMIT
+from torchcalyx.kernels.functions.function import ERROR_LIMIT
 
 needs_tools = pytest.mark.needs("calyx", "verilator")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from torchcalyx import install, toolchain
 from torchcalyx.cli import main
 from torchcalyx.errors import ToolError, ToolNotFound
+from torchcalyx.tools import install, toolchain
 
 # Stands in for cargo: `install` puts a compiler below --root, and each call the crate's source in CARGO_HOME.
 CARGO = """#!/bin/sh

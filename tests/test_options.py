@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import torchcalyx
+from torchcalyx.building.view import GraphView
 from torchcalyx.errors import InputError, OptionsError
-from torchcalyx.graph import Node
-from torchcalyx.kernels.numerics import NumberFormat, fixed, integer
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed, integer
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.options import Options, resolve_precision
-from torchcalyx.select.view import GraphView
 
 KNOWN = [f.name for f in dataclasses.fields(Options)]
 

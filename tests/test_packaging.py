@@ -43,7 +43,7 @@ def test_wheel_holds_every_source_as_a_plain_file(wheel: Path) -> None:
         for p in (ROOT / "kernels").rglob("*")
         if p.is_file() and p.suffix in suffixes
     }
-    assert {"torchcalyx/kernels/numerics.py", "torchcalyx/py.typed"} <= expected
+    assert {"torchcalyx/kernels/arith/numerics.py", "torchcalyx/py.typed"} <= expected
     assert expected <= names, f"missing: {sorted(expected - names)}"
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"torchcalyx"}

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests.kernels import gemm
 from tests.kernels.group import check_all
 from tests.kernels.support import inputs, tensor
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed, integer
 from torchcalyx.kernels.contract import reads
 from torchcalyx.kernels.elementwise import Elementwise, elementwise
-from torchcalyx.kernels.expr import Expr, ExprBuilder
-from torchcalyx.kernels.numerics import NumberFormat, fixed, integer
 
 Rational = Callable[[Sequence[Fraction]], Fraction]
 

@@ -12,7 +12,7 @@ import pytest
 
 import torchcalyx
 from torchcalyx.cli import main as cli
-from torchcalyx.normalform import OPS
+from torchcalyx.ir.normalform import OPS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

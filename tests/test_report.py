@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from torchcalyx.design import Design
-from torchcalyx.explain import explain
-from torchcalyx.graph import Graph, Node, Source
-from torchcalyx.kernels.access import Operand, row_major, whole
+from torchcalyx.ir.graph import Graph, Node, Source
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder, narrowing
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import Expr, ExprBuilder, narrowing
-from torchcalyx.kernels.numerics import NumberFormat, fixed
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
 from torchcalyx.plan import plan_memory, schedule
-from torchcalyx.report import Report, make_report
+from torchcalyx.results.explain import explain
+from torchcalyx.results.report import Report, make_report
+from torchcalyx.results.tables import bits
 from torchcalyx.selection import Buffer, Call, InputBinding, OutputBinding, Row, Selection, ValueBinding
-from torchcalyx.tables import bits
 
 FMT = fixed(16, 8)
 SHAPE = (3, 5)

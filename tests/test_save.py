@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.small_designs import expected_sum, random_vectors, vector_add
-from torchcalyx import save
 from torchcalyx.errors import InputError
-from torchcalyx.save import save_design
+from torchcalyx.results import save
+from torchcalyx.results.save import save_design
 from torchcalyx.simulate import simulate
-from torchcalyx.toolchain import compile_calyx, verilator_command
+from torchcalyx.tools.toolchain import compile_calyx, verilator_command
 
 pytestmark = pytest.mark.needs("calyx")
 

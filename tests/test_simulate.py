@@ -15,14 +15,14 @@ import pytest
 from vcdvcd import VCDVCD
 
 from tests.small_designs import Fault, expected_sum, random_vectors, vector_add
-from torchcalyx import toolchain
-from torchcalyx.cache import cache_dir
 from torchcalyx.design import Role
 from torchcalyx.errors import InputError, OptionsError, PlanError, SimulationError, ToolError, ToolNotFound
 from torchcalyx.simulate import SIMULATORS, Simulator, simulate
 from torchcalyx.simulate.builds import build_once
 from torchcalyx.simulate.process import run_simulator, run_tool
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools import toolchain
+from torchcalyx.tools.cache import cache_dir
+from torchcalyx.tools.toolchain import compile_calyx
 
 pytestmark = pytest.mark.needs("calyx", "verilator", "icarus", "g++")
 both = pytest.mark.parametrize("simulator", SIMULATORS)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from torchcalyx import programs, toolchain
-from torchcalyx.cache import cache_dir, content_key, read_text_entry, write_atomically, write_text_entry
 from torchcalyx.errors import ToolError, ToolNotFound
+from torchcalyx.tools import programs, toolchain
+from torchcalyx.tools.cache import cache_dir, content_key, read_text_entry, write_atomically, write_text_entry
 
 PROGRAM = """import "primitives/core.futil";
 component main(@go go: 1) -> (@done done: 1) {

@@ -26,17 +26,17 @@ from torchcalyx.errors import (
 if TYPE_CHECKING:
     from torchcalyx.api import compile
     from torchcalyx.compiled import CompiledModule
-    from torchcalyx.kernels.numerics import NumberFormat, fixed
+    from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
     from torchcalyx.options import Options
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "CompiledModule": "torchcalyx.compiled",
-    "NumberFormat": "torchcalyx.kernels.numerics",
+    "NumberFormat": "torchcalyx.kernels.arith.numerics",
     "Options": "torchcalyx.options",
     "compile": "torchcalyx.api",
-    "fixed": "torchcalyx.kernels.numerics",
+    "fixed": "torchcalyx.kernels.arith.numerics",
 }
 
 __all__ = [

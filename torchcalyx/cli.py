@@ -87,7 +87,7 @@ def main() -> None:
 @_json_option
 def setup_command(as_json: bool) -> None:
     """Install the Calyx compiler, calyx-py and the primitives into this environment."""
-    from torchcalyx.install import setup
+    from torchcalyx.tools.install import setup
 
     steps = setup(lambda line: click.echo(f"==> {line}", err=True))
     if as_json:
@@ -101,8 +101,8 @@ def setup_command(as_json: bool) -> None:
 @_json_option
 def doctor_command(as_json: bool) -> None:
     """List every tool with its version and place; exit code 3 when a needed one is missing."""
-    from torchcalyx.cache import cache_dir
-    from torchcalyx.doctor import examine
+    from torchcalyx.tools.cache import cache_dir
+    from torchcalyx.tools.doctor import examine
 
     findings = examine()
     if as_json:
@@ -196,7 +196,7 @@ def report_command(target: str, html: Path | None, as_json: bool, **options: Any
 @_model_options
 def explain_command(target: str, as_json: bool, **options: Any) -> None:
     """Print which operation became which kernel, by which rule, and why other rules refused."""
-    from torchcalyx.tables import source_json
+    from torchcalyx.results.tables import source_json
 
     hw, _ = _compile(target, options)
     if as_json:

@@ -10,15 +10,11 @@ from typing import Any
 
 import torch
 
-from torchcalyx.bundle import manifest, vectors
-from torchcalyx.check import Program, compare_program
-from torchcalyx.comparison import Comparison
 from torchcalyx.emulate import emulate
 from torchcalyx.errors import InputError
-from torchcalyx.explain import explain
-from torchcalyx.graph import Array
 from torchcalyx.host import Stored, output_value, store_inputs
-from torchcalyx.kernels.numerics import IntArray
+from torchcalyx.ir.graph import Array
+from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.options import Options
 from torchcalyx.pipeline import (
     Lower,
@@ -31,10 +27,14 @@ from torchcalyx.pipeline import (
     torch_outputs,
 )
 from torchcalyx.plan.images import input_images, output_arrays
-from torchcalyx.report import Report, make_report
-from torchcalyx.save import save_design
+from torchcalyx.results.bundle import manifest, vectors
+from torchcalyx.results.check import Program, compare_program
+from torchcalyx.results.comparison import Comparison
+from torchcalyx.results.explain import explain
+from torchcalyx.results.report import Report, make_report
+from torchcalyx.results.save import save_design
 from torchcalyx.simulate import simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools.toolchain import compile_calyx
 
 _EXPORT = threading.RLock()
 """Held while a module is captured: torch.export and the flags that capture sets are of the whole process."""

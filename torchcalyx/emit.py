@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from torchcalyx.design import Design
 from torchcalyx.errors import PlanError
-from torchcalyx.kernels import hw
 from torchcalyx.kernels.contract import reads, writes
-from torchcalyx.kernels.engine import engine_component
+from torchcalyx.kernels.engine.engine import engine_component
+from torchcalyx.kernels.rtl import hw
 from torchcalyx.plan import Par, Plan, Schedule, Seq
 from torchcalyx.plan.images import weight_images
 from torchcalyx.selection import Call, Selection

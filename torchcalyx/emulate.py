@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchcalyx.errors import PlanError
+from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.kernels.contract import writes
-from torchcalyx.kernels.numerics import IntArray
 from torchcalyx.plan.images import input_arrays, read_outputs
 from torchcalyx.selection import Call, Selection
 

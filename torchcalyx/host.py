@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchcalyx.errors import InputError
-from torchcalyx.graph import Array
-from torchcalyx.kernels.numerics import IntArray, NumberFormat
+from torchcalyx.ir.graph import Array
+from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat
 from torchcalyx.selection import InputBinding, OutputBinding, Selection
 
 

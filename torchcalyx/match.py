@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from torchcalyx.graph import Node
-    from torchcalyx.select.builder import Located, SelectionBuilder
-    from torchcalyx.select.view import GraphView
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from torchcalyx.errors import OptionsError
-from torchcalyx.kernels.numerics import NumberFormat, parse_format
+from torchcalyx.kernels.arith.numerics import NumberFormat, parse_format
 
 Precision: TypeAlias = "str | NumberFormat"
 PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}

@@ -16,15 +16,15 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from torchcalyx.cache import write_atomically
 from torchcalyx.capture import Captured
 from torchcalyx.design import Design
 from torchcalyx.errors import InputError, OptionsError
-from torchcalyx.graph import Array, Graph
+from torchcalyx.ir.graph import Array, Graph
 from torchcalyx.options import Options
 from torchcalyx.plan import Plan
 from torchcalyx.quantize import Typed
 from torchcalyx.selection import Selection
+from torchcalyx.tools.cache import write_atomically
 
 Module: TypeAlias = "nn.Module | ExportedProgram"
 

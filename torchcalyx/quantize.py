@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchcalyx.errors import InputError, OptionsError, UnsupportedOpError
-from torchcalyx.graph import Array, Graph, Node
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, bits_for_range, fixed, integer, product
+from torchcalyx.ir.graph import Array, Graph, Node
+from torchcalyx.ir.ranges import Interval, dtype_interval, interval
+from torchcalyx.ir.reference import evaluate
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, fixed, integer, product
 from torchcalyx.options import Options, Precision, resolve_precision
-from torchcalyx.ranges import Interval, dtype_interval, interval
-from torchcalyx.reference import evaluate
 
 MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
 """Operations whose result has exactly the operand's elements: they keep its format."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from torchcalyx.graph import Array, Source
-from torchcalyx.kernels.access import Access, Layout
+from torchcalyx.ir.graph import Array, Source
+from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat
 from torchcalyx.kernels.contract import KernelSpec
-from torchcalyx.kernels.numerics import IntArray, NumberFormat
+from torchcalyx.kernels.ports.access import Access, Layout
 
 
 @dataclass(frozen=True, slots=True)

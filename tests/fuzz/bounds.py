@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from torchcalyx.graph import Graph, Node
-from torchcalyx.kernels.numerics import NumberFormat
-from torchcalyx.reference import evaluate
+from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.reference import evaluate
+from torchcalyx.kernels.arith.numerics import NumberFormat
 
 Real: TypeAlias = "npt.NDArray[np.float64]"
 Array: TypeAlias = "npt.NDArray[Any]"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.kernels.gemm import ACT, BIAS, WEIGHT, epilogue, padded
-from torchcalyx.kernels.access import Access, Operand
-from torchcalyx.kernels.contraction import accumulator
-from torchcalyx.kernels.dot import Dot
-from torchcalyx.kernels.numerics import NumberFormat, product
-from torchcalyx.kernels.window import WindowDot
+from torchcalyx.kernels.arith.numerics import NumberFormat, product
+from torchcalyx.kernels.ports.access import Access, Operand
+from torchcalyx.kernels.products.contraction import accumulator
+from torchcalyx.kernels.products.dot import Dot
+from torchcalyx.kernels.products.window import WindowDot
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from torchcalyx.design import Design
-from torchcalyx.kernels.access import Layout, Operand, whole
-from torchcalyx.kernels.dot import Dot
-from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
-from torchcalyx.kernels.numerics import NumberFormat, ceil_div, fixed, product
-from torchcalyx.kernels.systolic import Systolic, systolic
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder, Value
+from torchcalyx.kernels.arith.numerics import NumberFormat, ceil_div, fixed, product
+from torchcalyx.kernels.ports.access import Layout, Operand, whole
+from torchcalyx.kernels.products.dot import Dot
+from torchcalyx.kernels.products.systolic import Systolic, systolic
 
 ACT = fixed(16, 8)
 WEIGHT = fixed(16, 14)

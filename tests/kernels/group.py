@@ -10,12 +10,12 @@ from tests import tally
 from tests.kernels.support import differing, inputs
 from torchcalyx.design import Design, DesignMemory, Role
 from torchcalyx.errors import ToolNotFound
-from torchcalyx.kernels import hw
 from torchcalyx.kernels.contract import KernelSpec, Port, reads, writes
-from torchcalyx.kernels.engine import engine_component
-from torchcalyx.kernels.engine_spec import merge
+from torchcalyx.kernels.engine.engine import engine_component
+from torchcalyx.kernels.engine.spec import merge
+from torchcalyx.kernels.rtl import hw
 from torchcalyx.simulate import Simulator, simulate
-from torchcalyx.toolchain import compile_calyx, find_tool
+from torchcalyx.tools.toolchain import compile_calyx, find_tool
 
 
 def program(specs: Sequence[KernelSpec], rounds: int = 1) -> Design:

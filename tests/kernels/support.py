@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from tests import tally
 from torchcalyx.design import Design, DesignMemory, Role
-from torchcalyx.kernels.access import Operand, row_major, whole
+from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelSpec, reads, writes
-from torchcalyx.kernels.dot import Dot
-from torchcalyx.kernels.numerics import NumberFormat
-from torchcalyx.kernels.window import WindowDot
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.products.dot import Dot
+from torchcalyx.kernels.products.window import WindowDot
 from torchcalyx.simulate import Simulator, simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools.toolchain import compile_calyx
 
 Array = npt.NDArray[np.int64]
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.support import Array
-from torchcalyx.kernels.access import Access, Layout, Operand, row_major, whole
-from torchcalyx.kernels.numerics import fixed
-from torchcalyx.kernels.stage import coalesce
+from torchcalyx.kernels.arith.numerics import fixed
+from torchcalyx.kernels.ports.access import Access, Layout, Operand, row_major, whole
+from torchcalyx.kernels.ports.stage import coalesce
 
 Shape = tuple[int, ...]
 Draw = Callable[..., Any]

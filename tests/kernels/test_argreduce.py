@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, tensor
-from torchcalyx.kernels.argreduce import ArgOp, ArgReduce, arg_reduce, refusal
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
+from torchcalyx.kernels.folds.argreduce import ArgOp, ArgReduce, arg_reduce, refusal
 from torchcalyx.simulate import Simulator
 
 F16 = fixed(16, 8)

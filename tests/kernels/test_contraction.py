@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.kernels.gemm import ACT, BIAS, epilogue, padded
 from tests.kernels.support import tensor
-from torchcalyx.kernels.access import Operand, row_major, whole
-from torchcalyx.kernels.contraction import accumulator, epilogue_refusal, exact_matmul, merge_leading
-from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder, Value
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.products.contraction import accumulator, epilogue_refusal, exact_matmul, merge_leading
 
 FORMATS = (BOOL, integer(1), integer(8, signed=False), fixed(16, 8), fixed(32, 16), fixed(48), integer(63))
 

@@ -20,11 +20,11 @@ from tests.kernels.gemm import (
 )
 from tests.kernels.group import check_all
 from tests.kernels.support import check, inputs
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer, product
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.dot import Dot, dot
-from torchcalyx.kernels.engine_dot import tree_stages
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer, product
+from torchcalyx.kernels.engine.dot import tree_stages
+from torchcalyx.kernels.products.dot import Dot, dot
 
 SHAPES: dict[
     tuple[int, int], list[tuple[tuple[int, ...], int, int]]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.kernels.support import check, random_array, tensor
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import Expr, ExprBuilder
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
 
 F16 = fixed(16, 8)
 

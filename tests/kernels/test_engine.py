@@ -9,11 +9,11 @@ import pytest
 from tests.kernels.gemm import linear, matmul, multipliers
 from tests.kernels.group import check_all, program
 from tests.kernels.support import tensor
+from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.arith.numerics import fixed
 from torchcalyx.kernels.contract import KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.engine_spec import ArrayShape, DotShape, EngineSpec, merge
-from torchcalyx.kernels.expr import ExprBuilder
-from torchcalyx.kernels.numerics import fixed
+from torchcalyx.kernels.engine.spec import ArrayShape, DotShape, EngineSpec, merge
 
 F16 = fixed(16, 8)
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from tests.kernels.support import run, tensor
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder, Value
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import Expr, ExprBuilder, Value
-from torchcalyx.kernels.functions import ERROR_LIMIT, Function, accuracy, approximate, function_expr
-from torchcalyx.kernels.functions_real import FUNCTIONS
-from torchcalyx.kernels.numerics import NumberFormat, fixed
+from torchcalyx.kernels.functions.function import ERROR_LIMIT, Function, accuracy, approximate, function_expr
+from torchcalyx.kernels.functions.real import FUNCTIONS
 
 PARAMS: dict[str, tuple[float, ...]] = {"elu": (1.0, 1.0, 1.0), "softplus": (1.0, 20.0)}
 ALL = [Function(name, PARAMS.get(name, ())) for name in FUNCTIONS]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, random_array, tensor
-from torchcalyx.kernels.access import Access, Layout, Operand, whole
+from torchcalyx.kernels.arith.expr import ExprBuilder, narrowing
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer, product
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
-from torchcalyx.kernels.expr import ExprBuilder, narrowing
-from torchcalyx.kernels.gather import Gather, GatherSource, gather, refusal
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer, product
+from torchcalyx.kernels.moves.gather import Gather, GatherSource, gather, refusal
+from torchcalyx.kernels.ports.access import Access, Layout, Operand, whole
 
 F16 = fixed(16, 8)
 LANES = [1, 3, 4, 8]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests import tally
 from tests.kernels.group import quickest
 from torchcalyx.design import Design, DesignMemory
-from torchcalyx.kernels import hw
-from torchcalyx.kernels.loops import Nest
-from torchcalyx.kernels.numerics import product
+from torchcalyx.kernels.arith.numerics import product
+from torchcalyx.kernels.rtl import hw
+from torchcalyx.kernels.rtl.loops import Nest
 from torchcalyx.simulate import simulate
-from torchcalyx.toolchain import compile_calyx
+from torchcalyx.tools.toolchain import compile_calyx
 
 BITS = 9
 FIELD = 12

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchcalyx.kernels.numerics import (
+from torchcalyx.kernels.arith.numerics import (
     BOOL,
     NumberFormat,
     as_exact,

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, random_array, tensor
-from torchcalyx.kernels.access import Layout, Operand, whole
+from torchcalyx.kernels.arith.expr import Expr, ExprBuilder, Value, narrowing, value_of
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.expr import Expr, ExprBuilder, Value, narrowing, value_of
-from torchcalyx.kernels.fold import FOLD_OPS, FoldOp
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
-from torchcalyx.kernels.reduce import Reduce, accumulator, mean_constant, reduce, refusal
+from torchcalyx.kernels.folds.fold import FOLD_OPS, FoldOp
+from torchcalyx.kernels.folds.reduce import Reduce, accumulator, mean_constant, reduce, refusal
+from torchcalyx.kernels.ports.access import Layout, Operand, whole
 from torchcalyx.simulate import Simulator
 
 F16 = fixed(16, 8)
@@ -345,7 +345,7 @@ def test_parameter_errors_say_what_is_wrong() -> None:
         where + "the epilogue gives fixed16.8, the output holds fixed9.1"
     )
     assert refusal("max", keep, [x], (1,), keep, y, [y]) == (
-        where + "epilogue of 1 inputs for the accumulator and 1 memories"
+        where + "the epilogue has 1 inputs for the sums and 1 memories"
     )
     wide = tensor((4, 6), fixed(20, 8), 4)
     assert refusal("max", keep, [wide], (1,), keep, y) == where + (

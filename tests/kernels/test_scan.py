@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, random_array, tensor
-from torchcalyx.kernels.access import Layout, Operand, whole
+from torchcalyx.kernels.arith.expr import ExprBuilder, narrowing, value_of
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.expr import ExprBuilder, narrowing, value_of
-from torchcalyx.kernels.fold import FOLD_OPS, FoldOp, accumulator
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
-from torchcalyx.kernels.scan import Scan, refusal, scan
+from torchcalyx.kernels.folds.fold import FOLD_OPS, FoldOp, accumulator
+from torchcalyx.kernels.folds.scan import Scan, refusal, scan
+from torchcalyx.kernels.ports.access import Layout, Operand, whole
 from torchcalyx.simulate import Simulator
 
 F16 = fixed(16, 8)

@@ -9,17 +9,17 @@ import pytest
 
 from tests.kernels.gemm import with_stable_names
 from tests.kernels.support import check, tensor
-from torchcalyx.kernels.argreduce import arg_reduce
+from torchcalyx.kernels.arith.expr import narrowing, value_of
+from torchcalyx.kernels.arith.numerics import fixed, integer
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelSpec
-from torchcalyx.kernels.expr import narrowing, value_of
-from torchcalyx.kernels.fold import accumulator
-from torchcalyx.kernels.gather import GatherSource, gather
-from torchcalyx.kernels.numerics import fixed, integer
-from torchcalyx.kernels.reduce import reduce
-from torchcalyx.kernels.scan import scan
-from torchcalyx.kernels.splice import splice
-from torchcalyx.kernels.transpose import transpose
+from torchcalyx.kernels.folds.argreduce import arg_reduce
+from torchcalyx.kernels.folds.fold import accumulator
+from torchcalyx.kernels.folds.reduce import reduce
+from torchcalyx.kernels.folds.scan import scan
+from torchcalyx.kernels.moves.gather import GatherSource, gather
+from torchcalyx.kernels.moves.splice import splice
+from torchcalyx.kernels.moves.transpose import transpose
 
 F4 = fixed(4, 1)
 KEEP = narrowing(F4, F4)

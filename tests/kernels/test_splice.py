@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, random_array, tensor
-from torchcalyx.kernels.access import Access
+from torchcalyx.kernels.arith.expr import narrowing
+from torchcalyx.kernels.arith.numerics import BOOL, fixed, integer
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
-from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.gather import gather
-from torchcalyx.kernels.numerics import BOOL, fixed, integer
-from torchcalyx.kernels.splice import GatherSource, Splice, splice
+from torchcalyx.kernels.moves.gather import gather
+from torchcalyx.kernels.moves.splice import GatherSource, Splice, splice
+from torchcalyx.kernels.ports.access import Access
 
 F16 = fixed(16, 8)
 LANES = [1, 3, 4, 8]

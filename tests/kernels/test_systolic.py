@@ -19,11 +19,11 @@ from tests.kernels.gemm import (
 )
 from tests.kernels.group import check_all
 from tests.kernels.support import check, inputs
+from torchcalyx.kernels.arith.expr import narrowing
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.bench import bench
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
-from torchcalyx.kernels.systolic import Systolic, systolic
+from torchcalyx.kernels.products.systolic import Systolic, systolic
 
 FEEDS = ("contracted free", "free free", "contracted contracted", "free contracted")
 SHAPES: list[tuple[tuple[int, ...], int, int, int]] = [  # batch, m, n, inner

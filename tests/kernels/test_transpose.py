@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, random_array, tensor
-from torchcalyx.kernels.access import Access
+from torchcalyx.kernels.arith.expr import narrowing
+from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
-from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.gather import Gather
-from torchcalyx.kernels.numerics import BOOL, NumberFormat, fixed, integer
-from torchcalyx.kernels.relayout import GatherSource, relayout
-from torchcalyx.kernels.splice import Splice
-from torchcalyx.kernels.transpose import Transpose, transpose
+from torchcalyx.kernels.moves.gather import Gather
+from torchcalyx.kernels.moves.relayout import GatherSource, relayout
+from torchcalyx.kernels.moves.splice import Splice
+from torchcalyx.kernels.moves.transpose import Transpose, transpose
+from torchcalyx.kernels.ports.access import Access
 from torchcalyx.simulate import Simulator
 
 F16 = fixed(16, 8)

@@ -14,13 +14,13 @@ from tests.kernels.convolution import Conv, dot_of, left_of, stored, window
 from tests.kernels.gemm import ACT, epilogue, linear, padded
 from tests.kernels.group import check_all
 from tests.kernels.support import Array, check
-from torchcalyx.kernels.access import Access, Layout, Operand
+from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed, integer, product
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
-from torchcalyx.kernels.contraction import accumulator
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import ExprBuilder
-from torchcalyx.kernels.numerics import NumberFormat, fixed, integer, product
-from torchcalyx.kernels.window import WindowDot
+from torchcalyx.kernels.ports.access import Access, Layout, Operand
+from torchcalyx.kernels.products.contraction import accumulator
+from torchcalyx.kernels.products.window import WindowDot
 from torchcalyx.simulate import Simulator
 
 SAME = ((1, 1), (1, 1))

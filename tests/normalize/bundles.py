@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from torchcalyx.capture import capture
-from torchcalyx.graph import Graph
-from torchcalyx.normalform import verify
+from torchcalyx.ir.graph import Graph
+from torchcalyx.ir.normalform import verify
+from torchcalyx.ir.reference import reference
 from torchcalyx.normalize import normalize
-from torchcalyx.reference import reference
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 

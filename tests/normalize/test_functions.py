@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from torchcalyx.capture import capture
 from torchcalyx.errors import UnsupportedOpError
-from torchcalyx.normalform import verify
+from torchcalyx.ir.normalform import verify
+from torchcalyx.ir.reference import reference
 from torchcalyx.normalize import normalize
-from torchcalyx.reference import reference
 
 Forward = Callable[[Tensor], Tensor]
 

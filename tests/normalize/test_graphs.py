@@ -15,10 +15,10 @@ from torch import nn
 
 from tests.normalize.models import Function
 from torchcalyx.capture import capture
-from torchcalyx.graph import Graph, Node, Source
-from torchcalyx.normalform import OPS, verify
+from torchcalyx.ir.graph import Graph, Node, Source
+from torchcalyx.ir.normalform import OPS, verify
+from torchcalyx.ir.reference import reference
 from torchcalyx.normalize import normalize
-from torchcalyx.reference import reference
 
 X = torch.arange(24.0).reshape(2, 3, 4)
 

@@ -16,10 +16,10 @@ from tests.normalize.spatial_spellings import FAMILIES
 from tests.normalize.spellings import known, t
 from torchcalyx.capture import capture
 from torchcalyx.errors import UnsupportedOpError
-from torchcalyx.graph import Graph
-from torchcalyx.normalform import infer
+from torchcalyx.ir.graph import Graph
+from torchcalyx.ir.normalform import infer
+from torchcalyx.ir.typerules import TensorType
 from torchcalyx.normalize import normalize
-from torchcalyx.typerules import TensorType
 
 BUNDLES = in_bundles(FAMILIES)
 

@@ -10,12 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from torchcalyx.graph import Graph
-from torchcalyx.normalform import verify
+from torchcalyx.ir.graph import Graph
+from torchcalyx.ir.normalform import verify
+from torchcalyx.ir.reference import reference
 from torchcalyx.normalize import LOWERINGS
 from torchcalyx.normalize.args import Reject, bind
 from torchcalyx.normalize.builder import Builder, Known, Ref, type_of
-from torchcalyx.reference import reference
 
 aten = torch.ops.aten
 MANY = settings(max_examples=60, deadline=None, derandomize=True)

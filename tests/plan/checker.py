@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
+from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.kernels.contract import reads, writes
-from torchcalyx.kernels.numerics import IntArray
 from torchcalyx.plan import Plan, Schedule, Seq
 from torchcalyx.selection import Call, Selection
 

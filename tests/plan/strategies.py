@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.selections import F16, OPERATIONS, Sketch, Value, ramp
-from torchcalyx.kernels.numerics import fixed
+from torchcalyx.kernels.arith.numerics import fixed
 from torchcalyx.selection import Selection
 
 SHAPES = ((8,), (3, 8), (2, 5), (11,))

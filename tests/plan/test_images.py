@@ -7,7 +7,7 @@ import pytest
 
 from tests.selections import Sketch, passthrough, ramp, random_inputs, two_results
 from torchcalyx.errors import InputError
-from torchcalyx.kernels.numerics import BOOL, IntArray, fixed
+from torchcalyx.kernels.arith.numerics import BOOL, IntArray, fixed
 from torchcalyx.plan import Plan, buffer_array, input_images, output_arrays, plan_memory, schedule
 from torchcalyx.selection import Selection
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.selections import F16, Sketch, branches, chain, multiplications, passthrough, ramp, two_results
 from torchcalyx.errors import PlanError
+from torchcalyx.kernels.arith.numerics import fixed
 from torchcalyx.kernels.elementwise import Elementwise
-from torchcalyx.kernels.engine_spec import EngineSpec
-from torchcalyx.kernels.numerics import fixed
+from torchcalyx.kernels.engine.spec import EngineSpec
 from torchcalyx.plan import Par, Plan, Seq, plan_memory, schedule
 from torchcalyx.plan.names import MemoryNames
 from torchcalyx.selection import Selection

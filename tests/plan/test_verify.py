@@ -21,9 +21,9 @@ from tests.selections import (
     two_results,
 )
 from torchcalyx.errors import PlanError
-from torchcalyx.kernels.access import Access
-from torchcalyx.kernels.engine_spec import EngineSpec
-from torchcalyx.kernels.numerics import fixed
+from torchcalyx.kernels.arith.numerics import fixed
+from torchcalyx.kernels.engine.spec import EngineSpec
+from torchcalyx.kernels.ports.access import Access
 from torchcalyx.plan import (
     KernelInstance,
     Par,

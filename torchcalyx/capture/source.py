@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import fx
 
-from torchcalyx.graph import Source
+from torchcalyx.ir.graph import Source
 
 _TORCH = str(Path(torch.__file__).parent)
 _PACKAGE = str(Path(__file__).parents[1])

@@ -15,8 +15,9 @@ from torch import fx
 from torchcalyx.capture import Captured
 from torchcalyx.capture.source import node_source
 from torchcalyx.errors import CaptureError
-from torchcalyx.graph import Graph
-from torchcalyx.normalform import verify
+from torchcalyx.ir.graph import Graph
+from torchcalyx.ir.normalform import verify
+from torchcalyx.ir.typerules import DTYPES
 from torchcalyx.normalize import (
     assertions,
     contraction,
@@ -40,7 +41,6 @@ from torchcalyx.normalize.lower import Lowerer, Refusal
 from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
 from torchcalyx.normalize.simplify import drop_dead, simplify_views
-from torchcalyx.typerules import DTYPES
 
 __all__ = ["LOWERINGS", "PASSES", "normalize"]
 

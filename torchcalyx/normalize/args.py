@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from torchcalyx.ir.typerules import TensorType
 from torchcalyx.normalize.builder import Builder, Known, Operand, Ref, Value
-from torchcalyx.typerules import TensorType
 
 
 @dataclass(frozen=True, slots=True)

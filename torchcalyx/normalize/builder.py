@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from torchcalyx.graph import Array, Attr, Node, Source
-from torchcalyx.normalform import infer
-from torchcalyx.typerules import DTYPES, TensorType
+from torchcalyx.ir.graph import Array, Attr, Node, Source
+from torchcalyx.ir.normalform import infer
+from torchcalyx.ir.typerules import DTYPES, TensorType
 
 Scalar: TypeAlias = "bool | int | float"
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value, torch_dtype
 from torchcalyx.normalize.elementwise import as_value, scaled
-from torchcalyx.typerules import FLOATS
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchcalyx.graph import Array, Graph, Node
+from torchcalyx.ir.graph import Array, Graph, Node
 
 _NORMS = ("aten._native_batch_norm_legit_no_training", "aten.instance_norm")
 

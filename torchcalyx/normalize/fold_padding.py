@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from torchcalyx.graph import Graph, Node
+from torchcalyx.ir.graph import Graph, Node
 
 _ZERO_PADDED = ("conv", "sum_pool")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize import division, elementwise
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value
 from torchcalyx.normalize.elementwise import as_value, scaled
-from torchcalyx.typerules import FLOATS
 
 aten = torch.ops.aten
 

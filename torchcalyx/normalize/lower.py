@@ -17,12 +17,12 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torchcalyx.capture.source import node_source, op_name
-from torchcalyx.graph import Source
+from torchcalyx.ir.graph import Source
+from torchcalyx.ir.typerules import TensorType
 from torchcalyx.normalize.args import Lowering, Outs, Reject, bind
 from torchcalyx.normalize.assertions import ASSERTIONS
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value, dtype_name, torch_dtype, type_of
 from torchcalyx.normalize.decompose import decompose
-from torchcalyx.typerules import TensorType
 
 Path: TypeAlias = "tuple[torch._ops.OpOverload, ...]"  # operations whose decomposition is being lowered
 

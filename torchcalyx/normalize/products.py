@@ -6,8 +6,8 @@ Before: prod(x, dims). After: mul(mul(x[0], x[1]), mul(x[2], x[3])) over slices 
 
 from __future__ import annotations
 
-from torchcalyx.graph import Attr, Graph, Node
-from torchcalyx.kernels.numerics import product
+from torchcalyx.ir.graph import Attr, Graph, Node
+from torchcalyx.kernels.arith.numerics import product
 
 MOST_FACTORS = 64
 """Longest product that is unrolled; a longer one is refused by selection."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value, torch_dtype
 from torchcalyx.normalize.indexing import gathered
-from torchcalyx.typerules import FLOATS
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchcalyx.graph import Attr, Graph, Node
+from torchcalyx.ir.graph import Attr, Graph, Node
 
 
 @dataclass(frozen=True, slots=True)

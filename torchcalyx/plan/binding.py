@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from torchcalyx.errors import PlanError
-from torchcalyx.kernels.access import Access
+from torchcalyx.kernels.arith.numerics import product
 from torchcalyx.kernels.contract import Port, reads, writes
-from torchcalyx.kernels.numerics import product
+from torchcalyx.kernels.ports.access import Access
 from torchcalyx.selection import Buffer, Call, InputBinding, OutputBinding, Selection
 
 

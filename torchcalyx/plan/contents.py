@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from torchcalyx.kernels.access import Access
 from torchcalyx.kernels.contract import reads, writes
+from torchcalyx.kernels.ports.access import Access
 from torchcalyx.selection import Buffer, Call, Selection
 
 

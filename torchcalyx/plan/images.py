@@ -8,7 +8,7 @@ import numpy as np
 
 from torchcalyx.design import Image
 from torchcalyx.errors import InputError
-from torchcalyx.kernels.numerics import IntArray
+from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.plan.types import Plan
 from torchcalyx.selection import Buffer, InputBinding, Selection
 

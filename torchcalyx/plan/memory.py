@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchcalyx.design import DesignMemory, Role
 from torchcalyx.errors import PlanError
-from torchcalyx.kernels.engine_spec import EngineSpec, merge
+from torchcalyx.kernels.engine.spec import EngineSpec, merge
 from torchcalyx.plan.names import MemoryNames, instance_name
 from torchcalyx.plan.types import KernelInstance, Par, Plan, PlannedMemory, Schedule, calls_of, total_cycles
 from torchcalyx.selection import Buffer, Call, Selection

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from torchcalyx.design import DesignMemory
-from torchcalyx.kernels.engine_spec import EngineSpec
+from torchcalyx.kernels.engine.spec import EngineSpec
 
 
 @dataclass(frozen=True, slots=True)

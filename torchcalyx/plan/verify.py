@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations, product
 
-from torchcalyx.kernels.engine_spec import merge
+from torchcalyx.kernels.engine.spec import merge
 from torchcalyx.plan.binding import raise_violations, verify_selection
 from torchcalyx.plan.contents import content_violations
 from torchcalyx.plan.fit import memory_violations

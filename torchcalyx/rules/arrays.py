@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchcalyx.select.view import GraphView
+from torchcalyx.building.view import GraphView
 
 
 def dot_columns(view: GraphView) -> int:

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, whole
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import rows_of_last_axis
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import Value, narrowing
+from torchcalyx.kernels.arith.numerics import IntArray, ceil_div, product
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.contraction import accumulator
-from torchcalyx.kernels.dot import dot
-from torchcalyx.kernels.expr import Value, narrowing
-from torchcalyx.kernels.numerics import IntArray, ceil_div, product
-from torchcalyx.kernels.window import WindowDot
+from torchcalyx.kernels.ports.access import Operand, whole
+from torchcalyx.kernels.products.contraction import accumulator
+from torchcalyx.kernels.products.dot import dot
+from torchcalyx.kernels.products.window import WindowDot
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.arrays import dot_columns
 from torchcalyx.rules.depthwise import depthwise
 from torchcalyx.rules.drain import Drain, fused_head
 from torchcalyx.rules.fold import build_fold, fold_of
+from torchcalyx.rules.tree import Tree, tree_of
 from torchcalyx.rules.windows import channel_order, channels_first, part_of, windowed, windows
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.placing import rows_of_last_axis
-from torchcalyx.select.tree import Tree, tree_of
-from torchcalyx.select.view import GraphView
 
 
 def _fused(view: GraphView, node: Node) -> Match | Reject:

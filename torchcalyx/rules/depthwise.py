@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, whole
-from torchcalyx.kernels.expr import ExprBuilder
-from torchcalyx.kernels.fold import accumulator
-from torchcalyx.kernels.numerics import NumberFormat, product
-from torchcalyx.kernels.reader import result_value
-from torchcalyx.kernels.reduce import reduce
+from torchcalyx.building.builder import SelectionBuilder
+from torchcalyx.building.placing import rows_of_last_axis
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.arith.numerics import NumberFormat, product
+from torchcalyx.kernels.folds.fold import accumulator
+from torchcalyx.kernels.folds.reduce import reduce
+from torchcalyx.kernels.ports.access import Operand, whole
+from torchcalyx.kernels.ports.reader import result_value
 from torchcalyx.rules.drain import Drain
 from torchcalyx.rules.windows import channel_order, windowed
-from torchcalyx.select.builder import SelectionBuilder
-from torchcalyx.select.placing import rows_of_last_axis
 
 
 def depthwise(builder: SelectionBuilder, head: Node, drain: Drain, out: Operand, buffer: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcalyx.kernels.access import Operand
+from torchcalyx.building.placing import lane_fit, memory_order, ordered, rows_of_last_axis
+from torchcalyx.kernels.arith.numerics import IntArray, product
 from torchcalyx.kernels.contract import KernelSpec
-from torchcalyx.kernels.dot import dot
-from torchcalyx.kernels.numerics import IntArray, product
-from torchcalyx.kernels.stage import reading_mode
+from torchcalyx.kernels.ports.access import Operand
+from torchcalyx.kernels.ports.stage import reading_mode
+from torchcalyx.kernels.products.dot import dot
 from torchcalyx.rules.arrays import dot_columns
 from torchcalyx.rules.product import Candidate, Product
-from torchcalyx.select.placing import lane_fit, memory_order, ordered, rows_of_last_axis
 
 
 def dot_candidate(p: Product) -> Candidate:

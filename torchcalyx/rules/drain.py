@@ -8,16 +8,16 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Access, Operand, row_major, whole
-from torchcalyx.kernels.expr import Expr, Value
-from torchcalyx.kernels.numerics import NumberFormat, bits_for_range, fixed
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import Placed, distinct, lane_fit, place_operands
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import Expr, Value
+from torchcalyx.kernels.arith.numerics import NumberFormat, bits_for_range, fixed
+from torchcalyx.kernels.ports.access import Access, Operand, row_major, whole
 from torchcalyx.match import Reject
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.datapath import ELEMENTWISE, supported
-from torchcalyx.select.placing import Placed, distinct, lane_fit, place_operands
-from torchcalyx.select.tree import Adapt, Tree, expression, grow, products
-from torchcalyx.select.view import GraphView
+from torchcalyx.rules.datapath import ELEMENTWISE, supported
+from torchcalyx.rules.tree import Adapt, Tree, expression, grow, products
 
 _BIAS = "(bias)"
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, whole
-from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.match import Match, Reject, Rule
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.datapath import ELEMENTWISE, supported
-from torchcalyx.select.placing import (
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import (
     copies_needed,
     distinct,
     elementwise_fit,
@@ -17,8 +12,13 @@ from torchcalyx.select.placing import (
     result_layouts,
     unpermuted,
 )
-from torchcalyx.select.tree import Tree, expression, grow
-from torchcalyx.select.view import GraphView
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.elementwise import elementwise
+from torchcalyx.kernels.ports.access import Operand, whole
+from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.rules.datapath import ELEMENTWISE, supported
+from torchcalyx.rules.tree import Tree, expression, grow
 
 
 def _apply(view: GraphView, node: Node) -> Match | Reject:

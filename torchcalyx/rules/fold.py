@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, row_major, whole
-from torchcalyx.kernels.contraction import accumulator
-from torchcalyx.kernels.dot import dot
-from torchcalyx.kernels.expr import Value
-from torchcalyx.kernels.numerics import IntArray, NumberFormat, ceil_div, product
-from torchcalyx.kernels.stage import reading_mode
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import Value
+from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat, ceil_div, product
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.ports.stage import reading_mode
+from torchcalyx.kernels.products.contraction import accumulator
+from torchcalyx.kernels.products.dot import dot
 from torchcalyx.rules.arrays import dot_columns
 from torchcalyx.rules.drain import bias_format
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.tree import Adapt, Tree, expression
+from torchcalyx.rules.tree import Adapt, Tree, expression
 
 
 @dataclass(frozen=True)

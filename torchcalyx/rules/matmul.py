@@ -4,15 +4,15 @@ engine.
 
 from __future__ import annotations
 
-from torchcalyx.graph import Node
+from torchcalyx.building.builder import Located
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.dot_product import dot_candidate, flattened_candidate
 from torchcalyx.rules.drain import fused_head
 from torchcalyx.rules.product import Candidate, Product
 from torchcalyx.rules.systolic_product import systolic_candidate
-from torchcalyx.select.builder import Located
-from torchcalyx.select.tree import Tree, tree_of
-from torchcalyx.select.view import GraphView
+from torchcalyx.rules.tree import Tree, tree_of
 
 HEADS = ("linear", "matmul")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, row_major, whole
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import memory_order, rows_of_last_axis, unpermuted
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import narrowing
+from torchcalyx.kernels.arith.numerics import product
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.gather import GatherSource
-from torchcalyx.kernels.numerics import product
-from torchcalyx.kernels.relayout import relayout
+from torchcalyx.kernels.moves.gather import GatherSource
+from torchcalyx.kernels.moves.relayout import relayout
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
 from torchcalyx.match import Match, Reject, Rule
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.placing import memory_order, rows_of_last_axis, unpermuted
-from torchcalyx.select.view import GraphView
 
 
 @dataclass(frozen=True)

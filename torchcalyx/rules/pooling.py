@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, whole
-from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.fold import FoldOp, accumulator
-from torchcalyx.kernels.numerics import product
-from torchcalyx.kernels.reader import result_value
-from torchcalyx.kernels.reduce import reduce
+from torchcalyx.building.builder import Located, SelectionBuilder, copy_kernel
+from torchcalyx.building.placing import rows_of_last_axis
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import narrowing
+from torchcalyx.kernels.arith.numerics import product
+from torchcalyx.kernels.folds.fold import FoldOp, accumulator
+from torchcalyx.kernels.folds.reduce import reduce
+from torchcalyx.kernels.ports.access import Operand, whole
+from torchcalyx.kernels.ports.reader import result_value
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.drain import Drain, fused_head
+from torchcalyx.rules.tree import Tree, tree_of
 from torchcalyx.rules.windows import channel_order, channels_first, channels_last, windowed
-from torchcalyx.select.builder import Located, SelectionBuilder, copy_kernel
-from torchcalyx.select.placing import rows_of_last_axis
-from torchcalyx.select.tree import Tree, tree_of
-from torchcalyx.select.view import GraphView
 
 POOLS = ("max_pool", "sum_pool")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, whole
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import Placed, ordered, rows_of_last_axis
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import Expr
 from torchcalyx.kernels.contract import KernelSpec
-from torchcalyx.kernels.contraction import accumulator
-from torchcalyx.kernels.expr import Expr
+from torchcalyx.kernels.ports.access import Operand, whole
+from torchcalyx.kernels.products.contraction import accumulator
 from torchcalyx.rules.drain import Drain
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.placing import Placed, ordered, rows_of_last_axis
-from torchcalyx.select.tree import Tree
+from torchcalyx.rules.tree import Tree
 
 
 @dataclass(frozen=True)

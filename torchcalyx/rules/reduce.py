@@ -7,20 +7,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, row_major, whole
-from torchcalyx.kernels.expr import Value
-from torchcalyx.kernels.fold import FoldOp, accumulator, mean_constant
-from torchcalyx.kernels.numerics import NumberFormat, product
-from torchcalyx.kernels.reader import result_value
-from torchcalyx.kernels.reduce import reduce
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import distinct, lane_fit, place_operands
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import Value
+from torchcalyx.kernels.arith.numerics import NumberFormat, product
+from torchcalyx.kernels.folds.fold import FoldOp, accumulator, mean_constant
+from torchcalyx.kernels.folds.reduce import reduce
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.ports.reader import result_value
 from torchcalyx.match import Match, Reject, Rule
+from torchcalyx.rules.datapath import ELEMENTWISE, supported
 from torchcalyx.rules.drain import fusable_heads
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.datapath import ELEMENTWISE, supported
-from torchcalyx.select.placing import distinct, lane_fit, place_operands
-from torchcalyx.select.tree import Adapt, Tree, expression, grow, products, tree_of
-from torchcalyx.select.view import GraphView
+from torchcalyx.rules.tree import Adapt, Tree, expression, grow, products, tree_of
 
 FOLDS: Mapping[str, FoldOp] = {
     "sum": "add",

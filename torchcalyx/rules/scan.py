@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Operand, row_major, whole
-from torchcalyx.kernels.argreduce import arg_reduce
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import narrowing
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.expr import narrowing
-from torchcalyx.kernels.fold import accumulator
-from torchcalyx.kernels.reader import result_value
-from torchcalyx.kernels.scan import scan
+from torchcalyx.kernels.folds.argreduce import arg_reduce
+from torchcalyx.kernels.folds.fold import accumulator
+from torchcalyx.kernels.folds.scan import scan
+from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.ports.reader import result_value
 from torchcalyx.match import Match, Reject, Rule
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.tree import expression, tree_of
-from torchcalyx.select.view import GraphView
+from torchcalyx.rules.tree import expression, tree_of
 
 
 def _arg(view: GraphView, node: Node) -> Match | Reject:

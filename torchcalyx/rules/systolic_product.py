@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcalyx.kernels.access import Operand, whole
+from torchcalyx.building.builder import Located
+from torchcalyx.building.placing import rows_of_last_axis
+from torchcalyx.kernels.arith.numerics import product
 from torchcalyx.kernels.contract import KernelSpec
-from torchcalyx.kernels.feed import feed_refusal
-from torchcalyx.kernels.numerics import product
-from torchcalyx.kernels.systolic import systolic
+from torchcalyx.kernels.ports.access import Operand, whole
+from torchcalyx.kernels.products.feed import feed_refusal
+from torchcalyx.kernels.products.systolic import systolic
 from torchcalyx.rules.arrays import systolic_rows
 from torchcalyx.rules.product import Candidate, Product
-from torchcalyx.select.builder import Located
-from torchcalyx.select.placing import rows_of_last_axis
 
 
 def systolic_candidate(p: Product) -> Candidate:

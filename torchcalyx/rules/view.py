@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import row_major, whole
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.ports.access import row_major, whole
 from torchcalyx.match import Match, Reject, Rule
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.view import GraphView
 
 
 def _apply(view: GraphView, node: Node) -> Match | Reject:

@@ -6,11 +6,11 @@ the access, and nothing is unfolded in memory.
 
 from __future__ import annotations
 
-from torchcalyx.graph import Node
-from torchcalyx.kernels.access import Access, Operand
-from torchcalyx.kernels.stage import reading_mode
-from torchcalyx.select.builder import Located, SelectionBuilder
-from torchcalyx.select.placing import rows_of_last_axis
+from torchcalyx.building.builder import Located, SelectionBuilder
+from torchcalyx.building.placing import rows_of_last_axis
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.ports.access import Access, Operand
+from torchcalyx.kernels.ports.stage import reading_mode
 
 
 def windows(node: Node, access: Access, kernel: tuple[int, ...], fill: int) -> Access | None:

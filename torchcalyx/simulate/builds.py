@@ -16,8 +16,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from torchcalyx.cache import cache_dir
 from torchcalyx.errors import ToolError
+from torchcalyx.tools.cache import cache_dir
 
 _SEAL = "seal.json"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchcalyx.cache import content_key
 from torchcalyx.simulate.builds import build_once
 from torchcalyx.simulate.process import Run, run_tool
-from torchcalyx.toolchain import find_tool, vvp_path
+from torchcalyx.tools.cache import content_key
+from torchcalyx.tools.toolchain import find_tool, vvp_path
 
 _FLAGS = ("-g2012", "-s", "testbench")
 

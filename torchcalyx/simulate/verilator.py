@@ -17,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from torchcalyx import toolchain
-from torchcalyx.cache import content_key
 from torchcalyx.errors import ToolNotFound
 from torchcalyx.simulate.builds import build_once
 from torchcalyx.simulate.process import Run, run_tool
+from torchcalyx.tools import toolchain
+from torchcalyx.tools.cache import content_key
 
 Waveform: TypeAlias = Literal["", "vcd", "fst"]
 

@@ -1,0 +1,68 @@
+"""Nonlinear functions of the normal form as approximations of `torchcalyx.kernels.functions.function`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torchcalyx.building.view import GraphView
+from torchcalyx.ir.graph import Node
+from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.contract import KernelParameterError
+from torchcalyx.kernels.functions.divide import divide
+from torchcalyx.kernels.functions.function import Function, approximate
+from torchcalyx.match import Reject
+
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("sigmoid", "tanh", "erf", "exp", "exp2", "expm1", "silu", "mish", "log", "log2", "log10", "log1p",
+         "sqrt", "rsqrt", "reciprocal", "sin", "cos"),
+        (),
+    ),
+    "gelu": (),
+    "elu": ("alpha", "scale", "input_scale"),
+    "softplus": ("beta", "threshold"),
+}  # fmt: skip
+"""Function operations and the attributes that are numbers, in the order of the function's parameters."""
+
+
+FUNCTIONS = frozenset((*PARAMETERS, "div"))
+"""All operations of this module."""
+
+
+def function_of(node: Node) -> Function:
+    """The function that a node applies to its operand."""
+    name = node.op
+    if name == "gelu" and node.attr("approximate") == "tanh":
+        name = "gelu_tanh"
+    numbers = [node.attr(key) for key in PARAMETERS[node.op]]
+    return Function(name, tuple(float(n) for n in numbers if isinstance(n, (int, float))))
+
+
+def lane_multipliers(view: GraphView) -> int:
+    """Multipliers that one lane may use."""
+    return max(1, view.options.multipliers // view.lanes)
+
+
+def function_multiplications(view: GraphView, node: Node) -> int:
+    """Multiplications of the node's datapath; KernelParameterError when there is none."""
+    b = ExprBuilder()
+    y = emit_function(view, b, node, [b.input(view.formats[a]) for a in node.args])
+    return b.build(y, view.formats[node.name]).multiplications
+
+
+def function_refusal(view: GraphView, node: Node) -> Reject | None:
+    """Why a function has no datapath (None: it has one)."""
+    try:
+        function_multiplications(view, node)
+    except KernelParameterError as error:
+        return Reject(f"{error}; raise multipliers, lower lanes or choose a narrower precision")
+    return None
+
+
+def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[int]) -> int:
+    """The function of operations `args`, each first narrowed to the format of the value it stands for."""
+    sources, target = [view.formats[a] for a in node.args], view.formats[node.name]
+    operands = [b.quant(x, fmt) for x, fmt in zip(args, sources, strict=True)]
+    if node.op == "div":
+        return divide(b, operands[0], operands[1], target, lane_multipliers(view))
+    return approximate(b, operands[0], function_of(node), target, lane_multipliers(view), sources[0])
