@@ -1,0 +1,63 @@
+"""The user's precision: which module has which width, and the binary point for a calibrated range."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from torchcalyx.errors import OptionsError
+from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+from torchcalyx.options import Options, Precision, resolve_precision
+
+DEFAULT_PRECISION: Precision = "fixed16"
+
+
+class Precisions:
+    """The user's precision for each module path."""
+
+    def __init__(self, graph: Graph, options: Options) -> None:
+        precision = options.precision
+        table = precision if isinstance(precision, Mapping) else {"*": precision}
+        self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
+        paths = sorted(
+            {p for n in graph.nodes for p in (n.source.module_path, graph.parameter_names.get(n.name, ""))}
+        )
+        unknown = [p for p, _ in self._table if not any(fnmatch.fnmatchcase(path, p) for path in paths)]
+        if unknown:
+            known = ", ".join(repr(p) for p in paths if p) or "none"
+            raise OptionsError(
+                f"precision patterns {', '.join(map(repr, unknown))} match no module; "
+                f"module paths of the model: {known}"
+            )
+
+    def format(self, node: Node, largest: float) -> NumberFormat:
+        """Format of a float value whose largest magnitude is known."""
+        path = node.source.module_path
+        choice: int | NumberFormat = resolve_precision(DEFAULT_PRECISION)
+        for pattern, precision in self._table:
+            if fnmatch.fnmatchcase(path, pattern):
+                choice = precision
+                break
+        if isinstance(choice, NumberFormat):
+            return choice
+        spare = 0 if node.op == "constant" else headroom(choice)
+        return best_format(largest, choice, spare)
+
+
+def headroom(width: int) -> int:
+    """Integer bits kept free above the calibrated range."""
+    return 1 if width > 8 else 0
+
+
+def best_format(largest: float, width: int, spare: int = 0) -> NumberFormat:
+    """Signed format of `width` bits with the most fraction bits that holds +-`largest`, less `spare` bits."""
+    if largest == 0:
+        return fixed(width, width - 1)
+    frac = width - 1 - math.frexp(largest)[1]
+    if np.rint(math.ldexp(largest, frac)) > (1 << (width - 1)) - 1:
+        frac -= 1
+    return fixed(width, frac - spare)
