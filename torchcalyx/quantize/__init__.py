@@ -16,21 +16,26 @@ from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
+from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
+from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.observe import largest_values
-from torchcalyx.quantize.precision import Precisions
+from torchcalyx.quantize.precision import Precisions, spare_bits
 
 __all__ = ["MOVES", "Typed", "quantize"]
-
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
-"""Operations whose result has exactly the operand's elements: they keep its format."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A graph with the number format of every value, by node name."""
+    """A graph with the number format of every value, by node name.
+
+    needs: how exact each float value has to be for its consumers. stored: names of the float values that have
+    the user's width; the others are intermediates.
+    """
 
     graph: Graph
     formats: Mapping[str, NumberFormat] = field(hash=False)
+    needs: Mapping[str, Need] = field(hash=False, default_factory=dict)
+    stored: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -46,10 +51,14 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     _check_sizes(graph)
     precisions = Precisions(graph, options)
     largest = largest_values(graph, samples)
+    choices = {n.name: precisions.choice(n) for n in graph.nodes}
+    kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
     too_wide: list[str] = []
     for node in graph.nodes:
+        if node.dtype.startswith("float") and node.name not in kept:
+            continue  # an intermediate: its format follows from its consumers
         if node.op in MOVES or (node.op == "pad" and _pads_within(node, formats[node.args[0]])):
             formats[node.name] = formats[node.args[0]]
             if node.args[0] in ranges:
@@ -78,7 +87,10 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             + "\n".join(too_wide)
             + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
         )
-    return Typed(graph, formats)
+    widths = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
+    spare = {n.name: spare_bits(n, widths[n.name]) for n in graph.nodes}
+    inner = inner_formats(graph, formats, widths, largest, spare)
+    return Typed(graph, {**formats, **inner.formats}, inner.needs, kept)
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

@@ -34,18 +34,25 @@ class Precisions:
                 f"module paths of the model: {known}"
             )
 
-    def format(self, node: Node, largest: float) -> NumberFormat:
-        """Format of a float value whose largest magnitude is known."""
+    def choice(self, node: Node) -> int | NumberFormat:
+        """The width, or the very format, that the user wants for a value."""
         path = node.source.module_path
-        choice: int | NumberFormat = resolve_precision(DEFAULT_PRECISION)
         for pattern, precision in self._table:
             if fnmatch.fnmatchcase(path, pattern):
-                choice = precision
-                break
+                return precision
+        return resolve_precision(DEFAULT_PRECISION)
+
+    def format(self, node: Node, largest: float) -> NumberFormat:
+        """Format of a stored float value whose largest magnitude is known."""
+        choice = self.choice(node)
         if isinstance(choice, NumberFormat):
             return choice
-        spare = 0 if node.op == "constant" else headroom(choice)
-        return best_format(largest, choice, spare)
+        return best_format(largest, choice, spare_bits(node, choice))
+
+
+def spare_bits(node: Node, width: int) -> int:
+    """Headroom of a value: none for constants, which calibration shows completely."""
+    return 0 if node.op == "constant" else headroom(width)
 
 
 def headroom(width: int) -> int:
