@@ -41,15 +41,22 @@ class Typed:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
 
 
-def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options) -> Typed:
+def quantize(
+    graph: Graph,
+    samples: Sequence[Sequence[Array]],
+    options: Options,
+    widths: Mapping[str, int] | None = None,
+) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
+
+    widths: stored values, by name, that get another width than the options say.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
     patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly and for
     tensors without elements. Constants are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    precisions = Precisions(graph, options)
+    precisions = Precisions(graph, options, widths or {})
     largest = largest_values(graph, samples)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
     kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
@@ -87,9 +94,9 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             + "\n".join(too_wide)
             + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
         )
-    widths = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
-    spare = {n.name: spare_bits(n, widths[n.name]) for n in graph.nodes}
-    inner = inner_formats(graph, formats, widths, largest, spare)
+    wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
+    spare = {n.name: spare_bits(n, wanted[n.name]) for n in graph.nodes}
+    inner = inner_formats(graph, formats, wanted, largest, spare)
     return Typed(graph, {**formats, **inner.formats}, inner.needs, kept)
 
 

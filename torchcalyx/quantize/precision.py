@@ -17,9 +17,10 @@ DEFAULT_PRECISION: Precision = "fixed16"
 
 
 class Precisions:
-    """The user's precision for each module path."""
+    """The user's precision for each module path. widths: other ones for single values, by name."""
 
-    def __init__(self, graph: Graph, options: Options) -> None:
+    def __init__(self, graph: Graph, options: Options, widths: Mapping[str, int]) -> None:
+        self._widths = widths
         precision = options.precision
         table = precision if isinstance(precision, Mapping) else {"*": precision}
         self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
@@ -37,6 +38,8 @@ class Precisions:
     def choice(self, node: Node) -> int | NumberFormat:
         """The width, or the very format, that the user wants for a value."""
         path = node.source.module_path
+        if node.name in self._widths:
+            return self._widths[node.name]
         for pattern, precision in self._table:
             if fnmatch.fnmatchcase(path, pattern):
                 return precision
