@@ -22,10 +22,10 @@ class Precisions:
     def __init__(self, graph: Graph, options: Options) -> None:
         precision = options.precision
         table = precision if isinstance(precision, Mapping) else {"*": precision}
+        self._options = options
         self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
-        paths = sorted(
-            {p for n in graph.nodes for p in (n.source.module_path, graph.parameter_names.get(n.name, ""))}
-        )
+        found = {n.source.module_path for n in graph.nodes} | set(graph.parameter_names.values())
+        paths = sorted({"", *found})  # "" is the model itself, also when it computes nothing
         unknown = [p for p, _ in self._table if not any(fnmatch.fnmatchcase(path, p) for path in paths)]
         if unknown:
             known = ", ".join(repr(p) for p in paths if p) or "none"
@@ -34,23 +34,21 @@ class Precisions:
                 f"module paths of the model: {known}"
             )
 
-    def format(self, node: Node, largest: float) -> NumberFormat:
-        """Format of a float value whose largest magnitude is known."""
+    def choice(self, node: Node) -> int | NumberFormat:
+        """The width that the user chose for a float value, or its whole format."""
         path = node.source.module_path
-        choice: int | NumberFormat = resolve_precision(DEFAULT_PRECISION)
         for pattern, precision in self._table:
             if fnmatch.fnmatchcase(path, pattern):
-                choice = precision
-                break
+                return precision
+        return resolve_precision(DEFAULT_PRECISION)
+
+    def format(self, node: Node, largest: float) -> NumberFormat:
+        """Format of a float value whose largest magnitude is known."""
+        choice = self.choice(node)
         if isinstance(choice, NumberFormat):
             return choice
-        spare = 0 if node.op == "constant" else headroom(choice)
+        spare = 0 if node.op == "constant" else self._options.spare_bits(choice)
         return best_format(largest, choice, spare)
-
-
-def headroom(width: int) -> int:
-    """Integer bits kept free above the calibrated range."""
-    return 1 if width > 8 else 0
 
 
 def best_format(largest: float, width: int, spare: int = 0) -> NumberFormat:
