@@ -16,6 +16,7 @@ from torchcalyx.options import Options
 from torchcalyx.pipeline import Module, Stages, arrays_of, as_arguments, calibration_samples, dump
 from torchcalyx.plan import plan_memory, schedule, verify_plan
 from torchcalyx.quantize import quantize
+from torchcalyx.quantize.doubts import warn_of_doubts
 from torchcalyx.select import select
 
 
@@ -33,8 +34,9 @@ def compile(
     the shapes and, without a calibration set, choose the number formats. Without them the first call
     does. An `ExportedProgram` brings its own. options, overrides: see `Options`.
 
-    Raises OptionsError, InputError, CaptureError or UnsupportedOpError; each says what to do. Verilog is
-    made and simulators are built when they are first needed.
+    Raises OptionsError, InputError, CaptureError or UnsupportedOpError; each says what to do. Warns
+    (AccuracyWarning) of inputs calibrated with one constant and of formats that do not hold the calibration
+    inputs. Verilog is made and simulators are built when they are first needed.
     """
     chosen = Options.of(options, overrides)
     if chosen.calibration is not None:  # an iterator gives its items once only
@@ -56,10 +58,12 @@ def lower(module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], opti
     graph = normalize(captured)
     dump(options.dump, "20-normal.txt", graph)
     example = arrays_of(captured.flatten_inputs(args, kwargs))
-    typed = quantize(graph, calibration_samples(captured, example, options), options)
+    samples = calibration_samples(captured, example, options)
+    typed = quantize(graph, samples, options)
     dump(options.dump, "30-typed.txt", typed)
     selection = select(typed, options)
     dump(options.dump, "40-selection.txt", selection)
+    warn_of_doubts(typed, selection, samples, [i.path for i in captured.tensor_inputs], options)
     plan = plan_memory(selection, schedule(selection, share=options.share), share=options.share)
     verify_plan(selection, plan)
     dump(options.dump, "50-plan.txt", plan)

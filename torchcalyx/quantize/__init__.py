@@ -19,7 +19,7 @@ from torchcalyx.options import Options
 from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
 from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.observe import largest_values
-from torchcalyx.quantize.precision import Precisions, spare_bits
+from torchcalyx.quantize.precision import Precisions
 
 __all__ = ["MOVES", "Typed", "quantize"]
 
@@ -56,7 +56,7 @@ def quantize(
     tensors without elements. Constants are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    precisions = Precisions(graph, options, widths or {})
+    precisions = Precisions(graph, options, widths)
     largest = largest_values(graph, samples)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
     kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
@@ -95,7 +95,7 @@ def quantize(
             + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
         )
     wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
-    spare = {n.name: spare_bits(n, wanted[n.name]) for n in graph.nodes}
+    spare = {n.name: precisions.spare(n, wanted[n.name]) for n in graph.nodes}
     inner = inner_formats(graph, formats, wanted, largest, spare)
     return Typed(graph, {**formats, **inner.formats}, inner.needs, kept)
 

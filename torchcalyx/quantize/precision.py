@@ -19,14 +19,14 @@ DEFAULT_PRECISION: Precision = "fixed16"
 class Precisions:
     """The user's precision for each module path. widths: other ones for single values, by name."""
 
-    def __init__(self, graph: Graph, options: Options, widths: Mapping[str, int]) -> None:
-        self._widths = widths
+    def __init__(self, graph: Graph, options: Options, widths: Mapping[str, int] | None = None) -> None:
+        self._widths = widths or {}
         precision = options.precision
         table = precision if isinstance(precision, Mapping) else {"*": precision}
+        self._options = options
         self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
-        paths = sorted(
-            {p for n in graph.nodes for p in (n.source.module_path, graph.parameter_names.get(n.name, ""))}
-        )
+        found = {n.source.module_path for n in graph.nodes} | set(graph.parameter_names.values())
+        paths = sorted({"", *found})  # "" is the model itself, also when it computes nothing
         unknown = [p for p, _ in self._table if not any(fnmatch.fnmatchcase(path, p) for path in paths)]
         if unknown:
             known = ", ".join(repr(p) for p in paths if p) or "none"
@@ -50,17 +50,11 @@ class Precisions:
         choice = self.choice(node)
         if isinstance(choice, NumberFormat):
             return choice
-        return best_format(largest, choice, spare_bits(node, choice))
+        return best_format(largest, choice, self.spare(node, choice))
 
-
-def spare_bits(node: Node, width: int) -> int:
-    """Headroom of a value: none for constants, which calibration shows completely."""
-    return 0 if node.op == "constant" else headroom(width)
-
-
-def headroom(width: int) -> int:
-    """Integer bits kept free above the calibrated range."""
-    return 1 if width > 8 else 0
+    def spare(self, node: Node, width: int) -> int:
+        """Headroom of a value: none for constants, which calibration shows completely."""
+        return 0 if node.op == "constant" else self._options.spare_bits(width)
 
 
 def best_format(largest: float, width: int, spare: int = 0) -> NumberFormat:
