@@ -136,19 +136,20 @@ def default() -> torchcalyx.CompiledModule:
 
 
 def float_formats(hw: torchcalyx.CompiledModule, path: str) -> set[str]:
-    """Formats of the float values that the module at `path` computes."""
+    """Formats of the float values that the module at `path` computes and that are stored."""
     typed = hw.stages.typed
     return {
         str(typed.formats[n.name])
         for n in typed.graph.nodes
-        if n.source.module_path == path and n.op != "constant"
+        if n.source.module_path == path and n.op != "constant" and n.name in typed.stored
     }
 
 
 def test_precision_sets_the_width() -> None:
     widths = {
-        name: {f.width for f in build(precision=name).stages.typed.formats.values()}
+        name: {typed.formats[n].width for n in typed.stored}
         for name in ("fixed8", "fixed16", "fixed32")
+        for typed in [build(precision=name).stages.typed]
     }
     assert widths == {"fixed8": {8}, "fixed16": {16}, "fixed32": {32}}
     assert default().stages.typed == build(precision="fixed16").stages.typed

@@ -159,7 +159,7 @@ class CompiledModule:
             wanted = torch_outputs(self._module, *arguments)
         comparison = compare_program(
             self._program,
-            s.graph,
+            s.typed.graph,
             self._options.simulator,
             arrays,
             self._quantised(arrays),
@@ -175,7 +175,7 @@ class CompiledModule:
 
     def explain(self) -> str:
         """Which graph node became which kernel, by which rule, and why other rules refused."""
-        return explain(self.stages.graph, self.stages.selection)
+        return explain(self.stages.typed.graph, self.stages.selection)
 
     def save(self, directory: str | Path, calls: Sequence[Any] | None = None) -> Path:
         """Write a folder that runs in Icarus or Verilator without Python, and return its path.

@@ -20,6 +20,7 @@ from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
 from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.observe import largest_values
 from torchcalyx.quantize.precision import Precisions
+from torchcalyx.quantize.quotients import share_reciprocals
 
 __all__ = ["MOVES", "Typed", "quantize"]
 
@@ -56,10 +57,11 @@ def quantize(
     tensors without elements. Constants are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
+    graph = share_reciprocals(graph, max(1, options.multipliers // options.lane_count))
     precisions = Precisions(graph, options, widths)
     largest = largest_values(graph, samples)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
-    kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
+    kept = stored_values(graph, choices)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
     too_wide: list[str] = []
