@@ -89,7 +89,11 @@ def _unary(op: str) -> Lowering:
 
 
 def clamped(b: Builder, x: Value, low: Scalar | None, high: Scalar | None) -> Value:
-    """x limited to [low, high] in its own dtype; infinite bounds vanish."""
+    """x limited to [low, high] in its own dtype; infinite bounds vanish. ValueError for one that nothing
+    reaches.
+    """
+    if low == math.inf or high == -math.inf:
+        raise ValueError(f"clamp to {low} .. {high} has an infinite result")
 
     def bound(value: Scalar | None) -> Scalar | None:
         if value is None or math.isinf(value):

@@ -40,15 +40,14 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
-    patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly and for
-    tensors without elements. Constants are finite: `normalize` has refused others by name.
+    patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an
+    operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
     precisions = Precisions(graph, options)
     largest = largest_values(graph, samples)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
-    too_wide: list[str] = []
     for node in graph.nodes:
         if node.op in MOVES or (node.op == "pad" and _pads_within(node, formats[node.args[0]])):
             formats[node.name] = formats[node.args[0]]
@@ -62,22 +61,11 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
-            if node.dtype != "int64" and not own.low <= found.low <= found.high <= own.high:
+            if not own.low <= found.low <= found.high <= own.high:
                 found = own  # it wraps, as torch's integers do
             ranges[node.name] = found
             width = bits_for_range(found.low, found.high)
-            if width > 64:
-                too_wide.append(f"  {node} at {node.source}: values from {found.low} to {found.high}")
-            signed = own.low < 0 or node.dtype == "int64"
-            formats[node.name] = (
-                integer(min(width, 64)) if signed else integer(min(width - 1, 63) or 1, signed=False)
-            )
-    if too_wide:
-        raise UnsupportedOpError(
-            "integer values that may pass 64 bits cannot be computed exactly:\n"
-            + "\n".join(too_wide)
-            + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
-        )
+            formats[node.name] = integer(width) if own.low < 0 else integer(width - 1 or 1, signed=False)
     return Typed(graph, formats)
 
 
