@@ -116,7 +116,7 @@ def misfit(module: nn.Module, error: Exception) -> str:
 def check_argument(path: str, leaf: object) -> None:
     """InputError unless a leaf of the arguments is a plain value or a tensor of plain real values."""
     if not isinstance(leaf, _VALUES):
-        raise InputError(f"argument {path} is a {type(leaf).__name__}: {_instead(leaf)}")
+        raise InputError(f"argument {path} is of type {type(leaf).__name__}: {_instead(leaf)}")
     if not isinstance(leaf, torch.Tensor):
         return
     if reason := unusable(leaf):

@@ -15,8 +15,8 @@ from torch.export import ExportedProgram
 def legal_program(program: ExportedProgram) -> tuple[ExportedProgram, dict[str, str]]:
     """The same program with parameter paths that Python can print, and the user's path of each new one.
 
-    It has no guards on its inputs: shapes are fixed, and their text quotes the user's names too. The user's
-    module and program are not touched.
+    It has no example inputs, of which torch would make guards whose text quotes the user's names too. The
+    user's module and program are not touched.
     """
     new: dict[str, str] = {}
     for target in (str(s.target) for s in program.graph_signature.input_specs if s.target):
@@ -54,7 +54,7 @@ def _with_paths(program: ExportedProgram, new: dict[str, str]) -> ExportedProgra
         state_dict=renamed(program.state_dict),
         range_constraints=program.range_constraints,
         module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
+        example_inputs=None,
         constants=renamed(program.constants),
         verifiers=program.verifiers,
     )

@@ -32,7 +32,7 @@ def packed_containers(module: nn.Module) -> Iterator[None]:
         for keys, leaf in pytree.tree_flatten_with_path(result)[0]:
             if not isinstance(leaf, _VALUES):
                 raise CaptureError(
-                    f"the model returns a {type(leaf).__name__} (output{pytree.keystr(keys)}): return "
+                    f"output{pytree.keystr(keys)} of the model is of type {type(leaf).__name__}: return "
                     "tensors, plain values, or tuples, lists, dicts, named tuples and dataclasses of these "
                     "(register a class of your own with torch.utils._pytree.register_pytree_node)"
                 )

@@ -99,6 +99,8 @@ class Lowerer:
             if not isinstance(result, Reject):
                 return result
             reasons.append(result.reason)
+        if _is_complex(args, kwargs, outs):
+            return _NoWay((*reasons, _COMPLEX))
         inner = self._by_decomposition(target, args, kwargs, path, outs)
         if not isinstance(inner, _NoWay):
             return inner
@@ -204,7 +206,7 @@ def _differing(result: Any, outs: Outs) -> list[str]:
 
 
 def _complete(result: Any, outs: Outs, name: str) -> Any:
-    """A tuple of results in which those that a rule does not make are tensors without elements or refusals."""
+    """A tuple of results: those that a rule does not make are tensors without elements, or refusals."""
     if not isinstance(result, tuple):
         return result
 
@@ -216,6 +218,15 @@ def _complete(result: Any, outs: Outs, name: str) -> Any:
         return Reject(f"no kernel yet for result {index} of {name}")
 
     return tuple(part(i, v, t) for i, (v, t) in enumerate(zip(result, outs, strict=True)))
+
+
+_COMPLEX = "complex numbers have no hardware form; compute with pairs of real ones (torch.view_as_real)"
+
+
+def _is_complex(args: Any, kwargs: Any, outs: Outs) -> bool:
+    leaves = pytree.tree_leaves((args, kwargs))
+    types = [type_of(v) for v in leaves if isinstance(v, (Ref, Known))] + [t for t in outs if t is not None]
+    return any(isinstance(v, complex) for v in leaves) or any(t.dtype.startswith("complex") for t in types)
 
 
 def _shown(target: object) -> str:

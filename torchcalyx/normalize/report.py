@@ -14,7 +14,7 @@ _HINTS = {
     "known at compile time": "hold the index in a buffer, or choose with torch.where",
     "rounding": "round outside of the model",
 }
-_HINT = "write it with operations of torchcalyx.normalform.OPS (the README lists them as torch names)"
+_HINT = "write it with operations of torchcalyx.ir.normalform.OPS (the README lists them as torch names)"
 
 
 def unsupported(refusals: Sequence[Refusal]) -> UnsupportedOpError:
