@@ -22,6 +22,7 @@ from torchcalyx.pipeline import (
     Stages,
     arrays_of,
     as_arguments,
+    as_call,
     output_names,
     positional,
     torch_outputs,
@@ -140,10 +141,10 @@ class CompiledModule:
         return self._run([self._store(inputs, kwargs)], Path(trace) if trace is not None else None)[0]
 
     def simulate_batch(self, calls: Iterable[Any]) -> list[RunResult]:
-        """Run the hardware for each tuple of inputs in turn, all in one simulator process. Raises as
-        `simulate`.
+        """Run the hardware for each tuple of inputs in turn, all in one simulator process. With keyword
+        arguments each is a pair of tuple and dict. Raises as `simulate`.
         """
-        return self._run([self._store(as_arguments(inputs), {}) for inputs in calls])
+        return self._run(self._stored_calls(calls))
 
     def check(self, *inputs: Any, **kwargs: Any) -> Comparison:
         """Compare torch, software model and hardware, per output and per layer.
@@ -180,15 +181,12 @@ class CompiledModule:
     def save(self, directory: str | Path, calls: Sequence[Any] | None = None) -> Path:
         """Write a folder that runs in Icarus or Verilator without Python, and return its path.
 
-        calls: tuples of inputs to save as test vectors (default: the example inputs). Raises InputError
-        when `directory` holds something else than an earlier save, MismatchError as `bundle.vectors`, and
-        as `simulate`.
+        calls: the test vectors to save, as for `simulate_batch` (default: the example inputs). Raises
+        InputError when `directory` holds something else than an earlier save, MismatchError as
+        `bundle.vectors`, and as `simulate`.
         """
         s = self.stages
-        if calls is None:
-            stored = [self._quantised(s.example)]
-        else:
-            stored = [self._store(as_arguments(inputs), {}) for inputs in calls]
+        stored = [self._quantised(s.example)] if calls is None else self._stored_calls(calls)
         inputs, expected = vectors(self._program, self.verilog, self._options.simulator, stored)
         extra = manifest(self._program, self._paths, output_names(s.captured))
         html = self.report().to_html()
@@ -219,6 +217,15 @@ class CompiledModule:
     def _store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Stored:
         """The stored integers of a call's inputs; the first call compiles."""
         return self._quantised(self._arrays(*positional(self._module, args, kwargs)))
+
+    def _stored_calls(self, calls: Iterable[Any]) -> list[Stored]:
+        """The stored integers of a list of calls; where nothing is compiled yet, the first one compiles."""
+        stored = []
+        for inputs in calls:
+            stages = self._stages
+            args, kwargs = (as_arguments(inputs), {}) if stages is None else as_call(stages.captured, inputs)
+            stored.append(self._store(args, kwargs))
+        return stored
 
     def _run(
         self, calls: Sequence[Stored], trace: Path | None = None, *, count: bool = True

@@ -159,9 +159,9 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
         case "mul":
             return wide[0] * wide[1]
         case "cmul":
-            return wide[0] * op.param
+            return _times(wide[0], op.param)
         case "scale":
-            return wide[0] * (1 << op.param)
+            return _times(wide[0], 1 << op.param)
         case "floor":
             return as_exact(args[0] >> op.param, bits)
         case "wrap":
@@ -197,6 +197,13 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
         case "shl":
             return wide[0] << wide[1]
     raise AssertionError(op.name)
+
+
+def _times(values: IntArray, factor: int) -> IntArray:
+    """values * factor. A product that is narrow although its factor is not has zeros alone as values."""
+    exact = values if factor.bit_length() <= 63 else values.astype(object)
+    result: IntArray = np.asarray(exact * factor)
+    return result
 
 
 def _bit_length(values: IntArray, most: int) -> IntArray:

@@ -53,8 +53,8 @@ def quantize(
     widths: stored values, by name, that get another width than the options say.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
-    patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly and for
-    tensors without elements. Constants are finite: `normalize` has refused others by name.
+    patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an
+    operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
     graph = share_reciprocals(graph, max(1, options.multipliers // options.lane_count))
@@ -64,7 +64,6 @@ def quantize(
     kept = stored_values(graph, choices)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
-    too_wide: list[str] = []
     for node in graph.nodes:
         if node.dtype.startswith("float") and node.name not in kept:
             continue  # an intermediate: its format follows from its consumers
@@ -80,22 +79,11 @@ def quantize(
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
-            if node.dtype != "int64" and not own.low <= found.low <= found.high <= own.high:
+            if not own.low <= found.low <= found.high <= own.high:
                 found = own  # it wraps, as torch's integers do
             ranges[node.name] = found
             width = bits_for_range(found.low, found.high)
-            if width > 64:
-                too_wide.append(f"  {node} at {node.source}: values from {found.low} to {found.high}")
-            signed = own.low < 0 or node.dtype == "int64"
-            formats[node.name] = (
-                integer(min(width, 64)) if signed else integer(min(width - 1, 63) or 1, signed=False)
-            )
-    if too_wide:
-        raise UnsupportedOpError(
-            "integer values that may pass 64 bits cannot be computed exactly:\n"
-            + "\n".join(too_wide)
-            + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
-        )
+            formats[node.name] = integer(width) if own.low < 0 else integer(width - 1 or 1, signed=False)
     wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
     spare = {n.name: precisions.spare(n, wanted[n.name]) for n in graph.nodes}
     inner = inner_formats(graph, formats, wanted, largest, spare)
