@@ -28,6 +28,7 @@ from torchcalyx.pipeline import (
     torch_outputs,
 )
 from torchcalyx.plan.images import input_images, output_arrays
+from torchcalyx.quantize.masked import refuse_empty_rows
 from torchcalyx.results.bundle import manifest, vectors
 from torchcalyx.results.check import Program, compare_program
 from torchcalyx.results.comparison import Comparison
@@ -212,7 +213,9 @@ class CompiledModule:
         return arrays_of(self.specialise(args, kwargs).captured.flatten_inputs(args, kwargs))
 
     def _quantised(self, arrays: Sequence[Array]) -> Stored:
-        return store_inputs(self.stages.selection, self._paths, arrays)
+        s = self.stages
+        refuse_empty_rows(s.graph, s.typed.heads, arrays)
+        return store_inputs(s.selection, self._paths, arrays)
 
     def _store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Stored:
         """The stored integers of a call's inputs; the first call compiles."""

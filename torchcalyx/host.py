@@ -30,8 +30,8 @@ class Stored:
 def store_inputs(selection: Selection, paths: Sequence[str], arrays: Sequence[Array]) -> Stored:
     """Quantise the inputs of a call. paths: how the user names each.
 
-    Float values are rounded half to even and saturated (infinities too). Raises InputError for NaN, and
-    for an integer outside the range that its format holds.
+    Float values are rounded half to even and saturated (infinities too); masks have a floor. Raises
+    InputError for NaN, and for an integer outside the range that its format holds.
     """
     stored: list[IntArray] = []
     saturated: dict[str, Saturation] = {}
@@ -40,7 +40,8 @@ def store_inputs(selection: Selection, paths: Sequence[str], arrays: Sequence[Ar
             if np.isnan(array).any():
                 index = _where(np.isnan(array))
                 raise InputError(f"argument {path} is NaN at index {index}: fixed-point hardware has no NaN")
-            integers, saturated[path] = store_measured(array, binding.fmt)
+            limited = array if binding.floor is None else np.maximum(array, binding.floor)
+            integers, saturated[path] = store_measured(limited, binding.fmt)
             stored.append(integers)
         else:
             _check_range(binding, path, array)

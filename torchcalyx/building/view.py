@@ -28,6 +28,7 @@ class GraphView:
         self.formats: Mapping[str, NumberFormat] = typed.formats
         self.needs: Mapping[str, Need] = typed.needs
         self.stored = typed.stored
+        self.floors = typed.floors
         self.options = options
         self.lanes = options.lane_count
 

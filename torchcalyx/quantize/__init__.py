@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
+from torchcalyx.ir.masks import Head
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
+from torchcalyx.quantize.masked import FREE_BITS, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.observe import largest_values
 from torchcalyx.quantize.precision import Precisions
@@ -30,13 +32,16 @@ class Typed:
     """A graph with the number format of every value, by node name.
 
     needs: how exact each float value has to be for its consumers. stored: names of the float values that have
-    the user's width; the others are intermediates.
+    the user's width; the others are intermediates. floors: least value of inputs that are masks. heads:
+    masked softmaxes of the graph that was quantised, whose rows a call has to look at.
     """
 
     graph: Graph
     formats: Mapping[str, NumberFormat] = field(hash=False)
     needs: Mapping[str, Need] = field(hash=False, default_factory=dict)
     stored: frozenset[str] = frozenset()
+    floors: Mapping[str, float] = field(hash=False, default_factory=dict)
+    heads: tuple[Head, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -57,10 +62,15 @@ def quantize(
     operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    graph = share_reciprocals(graph, max(1, options.multipliers // options.lane_count))
+    masked = limit_masks(graph, samples, options.spare_bits(16))
+    samples = clipped(graph, samples, masked.floors)
+    graph = share_reciprocals(masked.graph, max(1, options.multipliers // options.lane_count))
     precisions = Precisions(graph, options, widths)
     largest = largest_values(graph, samples)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
+    for name in masked.floors:
+        choice = choices[name]
+        choices[name] = min(choice + FREE_BITS, 32) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
@@ -75,7 +85,7 @@ def quantize(
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            formats[node.name] = precisions.format(node, largest[node.name])
+            formats[node.name] = precisions.format(node, largest[node.name], choices[node.name])
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
@@ -87,7 +97,7 @@ def quantize(
     wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
     spare = {n.name: precisions.spare(n, wanted[n.name]) for n in graph.nodes}
     inner = inner_formats(graph, formats, wanted, largest, spare)
-    return Typed(graph, {**formats, **inner.formats}, inner.needs, kept)
+    return Typed(graph, {**formats, **inner.formats}, inner.needs, kept, masked.floors, masked.heads)
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

@@ -45,9 +45,9 @@ class Precisions:
                 return precision
         return resolve_precision(DEFAULT_PRECISION)
 
-    def format(self, node: Node, largest: float) -> NumberFormat:
-        """Format of a stored float value whose largest magnitude is known."""
-        choice = self.choice(node)
+    def format(self, node: Node, largest: float, choice: int | NumberFormat | None = None) -> NumberFormat:
+        """Format of a stored float value whose largest magnitude is known; choice: in place of the user's."""
+        choice = self.choice(node) if choice is None else choice
         if isinstance(choice, NumberFormat):
             return choice
         return best_format(largest, choice, self.spare(node, choice))
