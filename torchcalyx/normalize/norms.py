@@ -169,7 +169,20 @@ def _rms_norm(b: Builder, a: Args) -> Result:
     return _statistics(b, a, y, scale)
 
 
+def _cosine_similarity(b: Builder, a: Args) -> Result:
+    """sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps)), each length on its own: their product may be tiny."""
+    dim, eps = a["dim"], float(a["eps"])
+    shape = torch.broadcast_shapes(*(a.tensor(name).shape for name in ("x1", "x2")))
+    parts = [b.expand(b.cast(a.tensor(name), a.out.dtype), shape) for name in ("x1", "x2")]
+    result = reduced(b, "sum", b.emit("mul", *parts), dim, False)
+    for part in parts:
+        length = b.emit("sqrt", reduced(b, "sum", b.emit("mul", part, part), dim, False))
+        result = b.emit("div", result, b.emit("clamp", length, min=eps, max=None))
+    return result
+
+
 LOWERINGS: Mapping[Any, Lowering] = {
+    aten.cosine_similarity.default: _cosine_similarity,
     **{
         target: _batch_norm
         for target in (
