@@ -117,15 +117,16 @@ def test_formats_that_cannot_hold_the_data_are_named_with_the_best_binary_point(
 
 
 def test_the_numbers_of_a_misfit_are_those_of_the_data() -> None:
-    def model(x: Tensor) -> Tensor:
-        return torch.cumsum(x, 0)  # the sums
+    class Sums(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cumsum(x, 0)  # the sums
 
     line = next(i for i, t in enumerate(Path(__file__).read_text().splitlines(), 1) if "# the sums" in t)
-    (text,) = texts(model, torch.tensor([0.25, 1.0, 2.0, -4.0]), precision="fixed8.6")  # -2 to 1.984
+    (text,) = texts(Sums(), torch.tensor([0.25, 1.0, 2.0, -4.0]), precision="fixed8.6")  # -2 to 1.984
     assert text.splitlines()[:3] == [
         "2 of 2 tensors do not fit the formats chosen by precision or headroom:",
         # -4 becomes -2; 2 is stored as 1.984
-        "  fixed8.6 for input 'args[0]': 2 of 4 elements saturate, error 50 % with values up to 4; "
+        "  fixed8.6 for input 'x': 2 of 4 elements saturate, error 50 % with values up to 4; "
         "fixed8.4 fits best",
         # 0.25, 1.25, 3.25, -0.75: 3.25 becomes 1.984
         f"  fixed8.6 for node 'cumsum' at {__file__}:{line}: 1 of 4 elements saturate, error 38.9 % with "
