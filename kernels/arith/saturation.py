@@ -64,10 +64,6 @@ class Saturation(int):
 
     __radd__ = __add__
 
-    def __repr__(self) -> str:
-        least = "at least " if self.at_least else ""
-        return f"Saturation({int(self)} of {self.of}, {least}{self.bits} bits)"
-
 
 def saturate_measured(values: IntArray, fmt: NumberFormat) -> tuple[npt.NDArray[np.int64], Saturation]:
     """`saturate`, with the need of what it cut."""
