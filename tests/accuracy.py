@@ -1,14 +1,14 @@
 """The judge of numbers, independent of the compiler's own choices: torch in float64 is the only reference.
 
-`real` is torch in float64 on the inputs as given. `ideal` is torch in float64 on inputs and parameters rounded to
-the formats they are stored in, its result rounded to the format of the output: the best that hardware with these
-memories can do. What the compiler made passes where, element by element,
+`real` is torch in float64 on the inputs as given. `ideal` is torch in float64 on inputs and parameters
+rounded to the formats they are stored in, its result rounded to the format of the output: the best that
+hardware with these memories can do. What the compiler made passes where, element by element,
 
     |got - real| <= 2 |ideal - real| + 1 unit in the last place of the output,
 
-at fixed32 with 2^-20 of the largest |real| of the call instead of the unit, if that is more. Which formats are
-meant: `hw.stages.selection.inputs[i].fmt` and `.outputs[i].fmt`, `hw.stages.typed.formats[node]` for the constant
-node of a parameter.
+at fixed32 with 2^-20 of the largest |real| of the call instead of the unit, if that is more. Which formats
+are meant: `hw.stages.selection.inputs[i].fmt` and `.outputs[i].fmt`, `hw.stages.typed.formats[node]` for the
+constant node of a parameter.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BITS = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
 LOOSE = 2.0**-20
 """Share of the largest output that fixed32 may err by: its results come back as float32."""
 SPARE = 4.0
-"""A format may be this much coarser than the finest of its width: one bit for the power of two, one of headroom."""
+"""A format may be this much coarser than the finest of its width: a power of two, and one bit of headroom."""
 
 
 def stored(values: Tensor, fmt: NumberFormat) -> Tensor:
-    """The float64 numbers that memory of a format holds for `values`: to the nearest, half to even, saturated.
+    """The float64 numbers that memory of a format holds for `values`: nearest, half to even, saturated.
 
     Infinities saturate, NaN stays. The one place to change when a format is no longer one binary point for a
     whole tensor.
@@ -70,8 +70,8 @@ def stored_parameters(hw: torchcalyx.CompiledModule, module: nn.Module) -> dict[
 class Verdict:
     """One output of one call: float64 tensors of one shape. what: for messages. unit: of the last place.
 
-    slack: what is allowed beside twice the ideal error. Elements for which torch has no number (NaN or infinity
-    in `real`, NaN in `ideal`) are not judged.
+    slack: what is allowed beside twice the ideal error. Elements for which torch has no number (NaN or
+    infinity in `real`, NaN in `ideal`) are not judged.
     """
 
     what: str
@@ -198,8 +198,8 @@ class Subject:
         return verdict(what, got, self.real(*inputs), self.exact(*inputs), output.fmt, self.precision)
 
     def coarse(self) -> list[str]:
-        """Inputs and the output whose format wastes bits: its unit is far above what the calibrated range asks
-        for, so that `ideal` is bad as well and hides every error.
+        """Inputs and the output whose format wastes bits: its unit is far above what the calibrated range
+        asks for, so that `ideal` is bad as well and hides every error.
         """
         selection = self.hw.stages.selection
         found = []

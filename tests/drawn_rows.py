@@ -1,5 +1,5 @@
-"""Hypothesis strategies for the inputs of a call: each row of a tensor has a kind, a scale over six decades below
-the calibrated range, and numbers from a seed. With calibrations over twelve decades, so are the rows.
+"""Hypothesis strategies for the inputs of a call: each row of a tensor has a kind, a scale over six decades
+below the calibrated range, and numbers from a seed. With calibrations over twelve decades, so are the rows.
 """
 
 from __future__ import annotations
