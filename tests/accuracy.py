@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,34 +36,57 @@ SPARE = 4.0
 def stored(values: Tensor, fmt: NumberFormat) -> Tensor:
     """The float64 numbers that memory of a format holds for `values`: nearest, half to even, saturated.
 
-    Infinities saturate, NaN stays. The one place to change when a format is no longer one binary point for a
-    whole tensor.
+    Infinities saturate, NaN stays, there is no negative zero. The one place to change when a format is no
+    longer one binary point for a whole tensor.
     """
     unit = 2.0**-fmt.frac
-    return torch.clamp(torch.round(values.double() / unit), fmt.min, fmt.max) * unit
+    return torch.clamp(torch.round(values.double() / unit), fmt.min, fmt.max) * unit + 0.0
 
 
-def stored_inputs(hw: torchcalyx.CompiledModule, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The inputs of a call as their memories hold them; integers and bools as they are."""
-    bindings = hw.stages.selection.inputs
-    return [stored(x, b.fmt) if x.is_floating_point() else x for x, b in zip(inputs, bindings, strict=True)]
-
-
-def stored_parameters(hw: torchcalyx.CompiledModule, module: nn.Module) -> dict[str, Tensor]:
-    """Every float parameter and buffer of `module` by name, as its memory holds it.
-
-    One that the compiler computed into other constants has no memory of its own and stays exact.
+@dataclass(frozen=True)
+class Memories:
+    """The formats of what a program keeps: its inputs in order, its one output, parameters and float buffers
+    by name. A parameter that the compiler computed into other constants has no memory and counts as exact.
     """
-    graph, formats = hw.stages.graph, hw.stages.typed.formats
+
+    inputs: tuple[NumberFormat, ...]
+    output: NumberFormat
+    parameters: Mapping[str, NumberFormat]
+
+    def __str__(self) -> str:
+        return f"{' '.join(map(str, self.inputs))} -> {self.output}"
+
+    def round_inputs(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The inputs of a call as they are stored; integers and bools as they are."""
+        pairs = zip(inputs, self.inputs, strict=True)
+        return tuple(stored(x, fmt) if x.is_floating_point() else x for x, fmt in pairs)
+
+    def round_parameters(self, module: nn.Module) -> dict[str, Tensor]:
+        """Every parameter and buffer of `module` by name as it is stored, floats in float64."""
+        own = dict(module.named_parameters()) | dict(module.named_buffers())
+        return {
+            name: stored(value.detach(), self.parameters[name])
+            if name in self.parameters
+            else _wide(value.detach())
+            for name, value in own.items()
+        }
+
+
+def memories(hw: torchcalyx.CompiledModule, module: nn.Module) -> Memories:
+    """The formats the compiler chose."""
+    selection, graph, formats = hw.stages.selection, hw.stages.graph, hw.stages.typed.formats
     own = dict(module.named_parameters()) | dict(module.named_buffers())
-    found = {name: value.detach().double() for name, value in own.items() if value.is_floating_point()}
+    parameters = {}
     for node, name in graph.parameter_names.items():
-        value = graph.constants[node]
-        if name in found and value.size == found[name].numel():
-            exact = torch.as_tensor(value).double()
-            if torch.equal(exact.reshape(-1), found[name].reshape(-1)):
-                found[name] = stored(exact, formats[node]).reshape(found[name].shape)
-    return found
+        kept = torch.as_tensor(graph.constants[node]).reshape(-1)
+        if (
+            name in own
+            and own[name].is_floating_point()
+            and torch.equal(kept, own[name].detach().reshape(-1))
+        ):
+            parameters[name] = formats[node]
+    (output,) = selection.outputs
+    return Memories(tuple(binding.fmt for binding in selection.inputs), output.fmt, parameters)
 
 
 @dataclass(frozen=True)
@@ -153,12 +176,15 @@ def verdict(
 
 @dataclass(frozen=True)
 class Subject:
-    """A module whose result is one tensor, compiled at a precision. samples: its calibration inputs."""
+    """Something that claims to compute a module whose result is one tensor. run: its result of a call.
+    samples: its calibration inputs.
+    """
 
     what: str
     precision: str
     module: nn.Module
-    hw: torchcalyx.CompiledModule
+    memories: Memories
+    run: Callable[..., Tensor]
     samples: tuple[tuple[Tensor, ...], ...]
 
     @cached_property
@@ -169,7 +195,7 @@ class Subject:
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
         """Parameters and buffers as they are stored."""
-        return stored_parameters(self.hw, self.module)
+        return self.memories.round_parameters(self.module)
 
     def real(self, *inputs: Tensor) -> Tensor:
         """Torch in float64 on the inputs."""
@@ -179,35 +205,28 @@ class Subject:
 
     def exact(self, *inputs: Tensor) -> Tensor:
         """Torch in float64 on stored inputs and parameters: ideal before its rounding."""
-        given = tuple(stored_inputs(self.hw, inputs))
+        given = self.memories.round_inputs(inputs)
         with torch.no_grad():
             result: Tensor = torch.func.functional_call(self.exact_module, self.parameters, given)
         return result
 
     def judge(self, *inputs: Tensor) -> Verdict:
-        """The software model on one call."""
+        """What it answers to one call."""
         with quiet():
-            got = self.hw.emulate(*inputs)
-        return self.judge_result(got, *inputs)
-
-    def judge_result(self, got: Tensor, *inputs: Tensor) -> Verdict:
-        """Any result of one call."""
-        (output,) = self.hw.stages.selection.outputs
-        formats = " ".join(str(b.fmt) for b in self.hw.stages.selection.inputs)
-        what = f"{self.what} at {self.precision} ({formats} -> {output.fmt})"
-        return verdict(what, got, self.real(*inputs), self.exact(*inputs), output.fmt, self.precision)
+            got = self.run(*inputs)
+        fmt = self.memories.output
+        what = f"{self.what} at {self.precision} ({self.memories})"
+        return verdict(what, got, self.real(*inputs), self.exact(*inputs), fmt, self.precision)
 
     def coarse(self) -> list[str]:
         """Inputs and the output whose format wastes bits: its unit is far above what the calibrated range
         asks for, so that `ideal` is bad as well and hides every error.
         """
-        selection = self.hw.stages.selection
+        names = [f"input {number}" for number in range(len(self.memories.inputs))]
         found = []
-        for number, binding in enumerate(selection.inputs):
-            values = [sample[number] for sample in self.samples]
-            found += self._waste(f"input {number}", binding.fmt, values)
-        found += self._waste("output", selection.outputs[0].fmt, [self.real(*s) for s in self.samples])
-        return found
+        for number, (name, fmt) in enumerate(zip(names, self.memories.inputs, strict=True)):
+            found += self._waste(name, fmt, [sample[number] for sample in self.samples])
+        return found + self._waste("output", self.memories.output, [self.real(*s) for s in self.samples])
 
     def _waste(self, name: str, fmt: NumberFormat, values: Sequence[Tensor]) -> list[str]:
         largest = max(float(v.double().abs().max()) for v in values)
@@ -220,11 +239,11 @@ class Subject:
 def subject(
     what: str, module: nn.Module, samples: Sequence[tuple[Tensor, ...]], precision: str, **options: Any
 ) -> Subject:
-    """Compile a module for its calibration inputs."""
+    """The software model of a module that is compiled for its calibration inputs."""
     module = module.eval()
     with quiet():
         hw = torchcalyx.compile(module, samples[0], calibration=list(samples), precision=precision, **options)
-    return Subject(what, precision, module, hw, tuple(samples))
+    return Subject(what, precision, module, memories(hw, module), hw.emulate, tuple(samples))
 
 
 def quiet() -> warnings.catch_warnings[None]:

@@ -100,6 +100,11 @@ def _by_hand(x: Tensor) -> Tensor:
     return shifted / shifted.sum(-1, keepdim=True)
 
 
+def _cosine_by_hand(a: Tensor, b: Tensor) -> Tensor:
+    lengths = torch.sqrt((a * a).sum(-1)) * torch.sqrt((b * b).sum(-1))
+    return (a * b).sum(-1) / lengths
+
+
 def _rms_by_hand(x: Tensor) -> Tensor:
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
@@ -145,6 +150,7 @@ FUNCTIONS = (
     Op("pow -0.5", _function(lambda x: x**-0.5), ("positive",)),
 )
 CHAINS = (
+    Op("cosine by hand", _function(_cosine_by_hand), ("any", "any")),
     Op("(x - mean) / std", _function(lambda x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True))),
     Op("x * rsqrt(mean(x * x) + eps)", _function(_rms_by_hand)),
     Op("softmax by hand", _function(_by_hand), ("exponent",)),
