@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchcalyx.ir.typerules import TensorType
@@ -172,7 +173,7 @@ def _rms_norm(b: Builder, a: Args) -> Result:
 def _cosine_similarity(b: Builder, a: Args) -> Result:
     """sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps)), each length on its own: their product may be tiny."""
     dim, eps = a["dim"], float(a["eps"])
-    shape = torch.broadcast_shapes(*(a.tensor(name).shape for name in ("x1", "x2")))
+    shape = np.broadcast_shapes(*(a.tensor(name).shape for name in ("x1", "x2")))
     parts = [b.expand(b.cast(a.tensor(name), a.out.dtype), shape) for name in ("x1", "x2")]
     result = reduced(b, "sum", b.emit("mul", *parts), dim, False)
     for part in parts:
