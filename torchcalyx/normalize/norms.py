@@ -171,15 +171,15 @@ def _rms_norm(b: Builder, a: Args) -> Result:
 
 
 def _cosine_similarity(b: Builder, a: Args) -> Result:
-    """sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps)), each length on its own: their product may be tiny."""
+    """sum(x1 / max(|x1|, eps) * x2 / max(|x2|, eps)): rows of length 1 first, with small products."""
     dim, eps = a["dim"], float(a["eps"])
     shape = np.broadcast_shapes(*(a.tensor(name).shape for name in ("x1", "x2")))
-    parts = [b.expand(b.cast(a.tensor(name), a.out.dtype), shape) for name in ("x1", "x2")]
-    result = reduced(b, "sum", b.emit("mul", *parts), dim, False)
-    for part in parts:
-        length = b.emit("sqrt", reduced(b, "sum", b.emit("mul", part, part), dim, False))
-        result = b.emit("div", result, b.emit("clamp", length, min=eps, max=None))
-    return result
+    units = []
+    for name in ("x1", "x2"):
+        x = b.expand(b.cast(a.tensor(name), a.out.dtype), shape)
+        length = b.emit("sqrt", reduced(b, "sum", b.emit("mul", x, x), dim, True))
+        units.append(b.emit("div", x, b.emit("clamp", length, min=eps, max=None)))
+    return reduced(b, "sum", b.emit("mul", *units), dim, False)
 
 
 LOWERINGS: Mapping[Any, Lowering] = {

@@ -17,12 +17,18 @@ from torchcalyx.ir.masks import Head
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
-from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
-from torchcalyx.quantize.masked import FREE_BITS, clipped, limit_masks
+from torchcalyx.quantize.inner import (
+    MOVES,
+    PROBABILITY_BITS,
+    inner_formats,
+    probabilities,
+    stored_values,
+)
+from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.observe import largest_values
 from torchcalyx.quantize.precision import Precisions
-from torchcalyx.quantize.quotients import share_reciprocals
+from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share_reciprocals
 
 __all__ = ["MOVES", "Typed", "quantize"]
 
@@ -64,13 +70,36 @@ def quantize(
     _check_sizes(graph)
     masked = limit_masks(graph, samples, options.spare_bits(16))
     samples = clipped(graph, samples, masked.floors)
-    graph = share_reciprocals(masked.graph, max(1, options.multipliers // options.lane_count))
+    lanes = max(1, options.multipliers // options.lane_count)
+    shared, divisors = share_reciprocals(masked.graph, lanes)
+    typed, cut = _formats(shared, samples, options, widths, masked)
+    wide = frozenset(divisor for name, divisor in divisors.items() if name in cut)
+    if (
+        wide and lanes > LEAST_FOR_DIVISION
+    ):  # such a reciprocal spans more than a word holds: divide after all
+        shared, _ = share_reciprocals(masked.graph, lanes, wide)
+        typed, _ = _formats(shared, samples, options, widths, masked)
+    return typed
+
+
+def _formats(
+    graph: Graph,
+    samples: Sequence[Sequence[Array]],
+    options: Options,
+    widths: Mapping[str, int] | None,
+    masked: Masked,
+) -> tuple[Typed, frozenset[str]]:
+    """Formats for a graph whose masks are limited, and the intermediates that do not get all they need."""
     precisions = Precisions(graph, options, widths)
     largest = largest_values(graph, samples)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
-    for name in masked.floors:
+    more = {
+        **dict.fromkeys(masked.floors, FREE_BITS),
+        **dict.fromkeys(probabilities(graph), PROBABILITY_BITS),
+    }
+    for name, bits in more.items():
         choice = choices[name]
-        choices[name] = min(choice + FREE_BITS, 32) if isinstance(choice, int) else choice
+        choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
@@ -94,10 +123,12 @@ def quantize(
             ranges[node.name] = found
             width = bits_for_range(found.low, found.high)
             formats[node.name] = integer(width) if own.low < 0 else integer(width - 1 or 1, signed=False)
+    graph = lift_floors(graph, formats)
     wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
     spare = {n.name: precisions.spare(n, wanted[n.name]) for n in graph.nodes}
     inner = inner_formats(graph, formats, wanted, largest, spare)
-    return Typed(graph, {**formats, **inner.formats}, inner.needs, kept, masked.floors, masked.heads)
+    found_formats = {**formats, **inner.formats}
+    return Typed(graph, found_formats, inner.needs, kept, masked.floors, masked.heads), inner.cut
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

@@ -26,8 +26,11 @@ STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "pr
 """Operations whose results are."""
 MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
 """Operations whose result has exactly the operand's elements: they keep its format."""
-LIMITED = ("linear", "matmul", "mul", "div")
-"""Operations whose range is taken from calibration, since their intervals grow with every step."""
+INVERSES = ("rsqrt", "reciprocal")
+PROBABILITY_BITS = 3
+"""Bits of a probability beyond the user's width where a matrix product reads it: rows of them make averages,
+and an average of values of one size errs by a unit of theirs as soon as all weights err.
+"""
 
 GROWING = ("exp", "exp2", "expm1")
 """Operations whose range would be squared by one bit of headroom of the operand."""
@@ -65,10 +68,14 @@ def stored_values(graph: Graph, choices: Mapping[str, int | NumberFormat]) -> fr
 
 @dataclass(frozen=True)
 class Inner:
-    """Formats of the intermediates and what is needed of every float value, by node name."""
+    """Formats of the intermediates and what is needed of every float value, by node name.
+
+    cut: intermediates that span more powers of two than `WIDEST` bits hold to their need.
+    """
 
     formats: Mapping[str, NumberFormat]
     needs: Mapping[str, Need]
+    cut: frozenset[str]
 
 
 def inner_formats(
@@ -87,6 +94,7 @@ def inner_formats(
     bounds = _bounds(graph, nodes, formats, largest, spare)
     needs = _needs(graph, nodes, formats, bounds)
     chosen: dict[str, NumberFormat] = {}
+    cut: set[str] = set()
     readers: dict[str, list[Node]] = {n.name: [] for n in graph.nodes}
     for node in graph.nodes:
         for name in node.args:
@@ -100,10 +108,12 @@ def inner_formats(
             continue
         width = widths[node.name]
         chosen[node.name] = _format(bounds[node.name], needs[node.name], largest[node.name], width)
+        if chosen[node.name].resolution > 4 * needs[node.name].at(bounds[node.name].smallest):
+            cut.add(node.name)
         once = None if bounds[node.name].frac is not None else _rounded_once(readers[node.name], formats)
         if once is not None and once.width <= chosen[node.name].width:
             chosen[node.name] = once
-    return Inner(chosen, needs)
+    return Inner(chosen, needs, frozenset(cut))
 
 
 def _rounded_once(readers: Sequence[Node], formats: Mapping[str, NumberFormat]) -> NumberFormat | None:
@@ -144,13 +154,45 @@ def _bounds(
         limit = math.ldexp(peak, spare[node.name] + 1) if peak else HUGE
         if derived is None:
             derived = Bound(-limit, limit)
-        elif node.op in LIMITED:
-            derived = derived.within(Bound(-limit, limit))
+        elif node.op == "div" or (node.op == "mul" and any(_inverse(a, nodes) for a in node.args)):
+            derived = derived.within(Bound(-limit, limit))  # small divisors belong to small dividends
         if derived.largest >= HUGE or derived.largest > math.ldexp(peak or HUGE, 60):
             far = math.ldexp(peak, 16) if peak else 1.0
             derived = derived.within(Bound(-far, far))
         found[node.name] = derived
     return found
+
+
+def _inverse(name: str, nodes: Mapping[str, Node]) -> bool:
+    while nodes[name].op in MOVES:
+        name = nodes[name].args[0]
+    return nodes[name].op in INVERSES
+
+
+def probabilities(graph: Graph) -> frozenset[str]:
+    """Results of softmax that a matrix product reads: quotients by the sum of what they divide."""
+    nodes = graph.by_name
+    read: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "matmul" or (node.name in read and node.op in MOVES):
+            read.add(node.args[0])
+    return frozenset(
+        name for name in read if nodes[name].op == "mul" and _normalised(nodes[name], nodes)
+    ) | frozenset(name for name in read if nodes[name].op in MOVES and _leads_to_softmax(name, nodes))
+
+
+def _leads_to_softmax(name: str, nodes: Mapping[str, Node]) -> bool:
+    while nodes[name].op in MOVES:
+        name = nodes[name].args[0]
+    return nodes[name].op == "mul" and _normalised(nodes[name], nodes)
+
+
+def _normalised(node: Node, nodes: Mapping[str, Node]) -> bool:
+    power, inverse = (nodes[a] for a in node.args)
+    while inverse.op in MOVES:
+        inverse = nodes[inverse.args[0]]
+    total = nodes[inverse.args[0]] if inverse.op == "reciprocal" else None
+    return power.op in GROWING and total is not None and total.op == "sum" and total.args[0] == power.name
 
 
 def _calibrated_power(node: Node, derived: Bound | None, peak: float) -> Bound | None:

@@ -92,10 +92,13 @@ def _product(p: Place, count: int) -> tuple[Need, ...]:
 def _quotient(p: Place, count: int) -> tuple[Need, ...]:
     y = p.args[1]
     largest = p.bound.largest
-    return (
-        Need(p.absolute * y.smallest, p.share),
-        Need(p.absolute * y.smallest / largest if largest else NOTHING, p.share),
-    )
+    absolute = p.absolute * y.smallest / largest if largest else NOTHING
+    return (Need(p.absolute * y.smallest, p.share), _apart_from_zero(absolute, p.share, y))
+
+
+def _apart_from_zero(absolute: float, relative: float, x: Bound) -> Need:
+    """Needs of a value beside a pole at 0: derivatives hold for errors well below the value itself."""
+    return Need(min(absolute, x.smallest / 4), min(relative, 0.25))
 
 
 def _by_constant(p: Place, count: int) -> tuple[Need, ...]:
@@ -124,7 +127,7 @@ def _logarithm(scale: float) -> Rule:
 
     def rule(p: Place, count: int) -> tuple[Need, ...]:
         error = p.absolute / scale
-        return (Need(error * p.args[0].smallest, error),)
+        return (_apart_from_zero(error * p.args[0].smallest, error, p.args[0]),)
 
     return rule
 
