@@ -59,11 +59,15 @@ def rows(op: Op) -> st.SearchStrategy[list[list[Row]]]:
 
 
 def tensors(
-    op: Op, drawn: Sequence[Sequence[Row]], largest: Sequence[float], units: Sequence[float]
+    op: Op, drawn: Sequence[Sequence[Row]], samples: Sequence[Tensor], units: Sequence[float]
 ) -> tuple[Tensor, ...]:
-    """The inputs that drawn rows mean. largest: calibrated magnitude of each input, never passed."""
+    """The inputs that drawn rows mean. samples: a calibration input, between whose extremes (and zero) they
+    stay. units: of the last place in the memory of each input.
+    """
     made = []
-    for one, domain, most, unit in zip(drawn, op.domains, largest, units, strict=True):
-        values = torch.stack([row.values(op.shape[-1], most, unit) for row in one])
-        made.append(into_domain(values, domain, most).clamp(-most, most).reshape(op.shape).float())
+    for one, domain, sample, unit in zip(drawn, op.domains, samples, units, strict=True):
+        low, high = min(float(sample.min()), 0.0), max(float(sample.max()), 0.0)
+        largest = max(-low, high)
+        values = torch.stack([row.values(op.shape[-1], largest, unit) for row in one]).clamp(low, high)
+        made.append(into_domain(values, domain, largest).clamp(low, high).reshape(op.shape).float())
     return tuple(made)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from torch import Tensor, nn
 
 from tests.accuracy import BITS, LOOSE, Memories, Subject, stored, subject, verdict
-from tests.drawn_rows import KINDS, Row, rows, tensors
+from tests.drawn_rows import KINDS, Kind, Row, rows, tensors
 from tests.rowwise import OPS, Op, Scales, calibration, module
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 
@@ -59,12 +60,12 @@ def test_the_ideal_passes(op: Op, precision: str, scales: Scales) -> None:
 @each_op
 def test_the_ideal_passes_on_drawn_rows(op: Op) -> None:
     judged = stand_in(op, "fixed16")
-    largest = [float(x.abs().max()) for x in judged.samples[0]]
     units = [fmt.resolution for fmt in judged.memories.inputs]
 
     @given(rows(op))
+    @settings(max_examples=10)
     def draw(drawn: list[list[Row]]) -> None:
-        judged.judge(*tensors(op, drawn, largest, units)).check()
+        judged.judge(*tensors(op, drawn, judged.samples[0], units)).check()
 
     draw()
 
@@ -167,14 +168,34 @@ def test_parameters_are_read_as_the_program_stores_them() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_stay_inside_the_calibrated_range(kind: str) -> None:
+def test_rows_stay_inside_the_calibrated_range(kind: Kind) -> None:
     for op in OPS:
-        largest = [3.0] * len(op.domains)
+        samples = calibration(op, "unlike", SEED)
         for step in (0, 37, 600):
-            row = Row(kind, step, 11)  # type: ignore[arg-type]
-            drawn = tensors(op, [[row] * op.rows] * len(op.domains), largest, [2.0**-9] * len(op.domains))
-            for x, domain in zip(drawn, op.domains, strict=True):
+            row = Row(kind, step, 11)
+            drawn = tensors(op, [[row] * op.rows] * len(op.domains), samples, [2.0**-9] * len(op.domains))
+            for x, sample, domain in zip(drawn, samples, op.domains, strict=True):
                 assert x.shape == op.shape and x.dtype == torch.float32
-                assert float(x.abs().max()) <= 3.0
+                assert min(0.0, float(sample.min())) <= float(x.min())
+                assert float(x.max()) <= float(sample.max())
                 assert domain not in ("positive", "nonzero") or float(x.abs().min()) > 0
                 assert domain != "positive" or float(x.min()) > 0
+
+
+def test_scales_are_drawn_over_six_decades_and_calibrations_over_twelve() -> None:
+    op = OPS[0]
+    steps: list[int] = []
+
+    @given(rows(op))
+    @settings(max_examples=200)
+    def draw(drawn: list[list[Row]]) -> None:
+        steps.extend(row.step for one in drawn for row in one)
+
+    draw()
+    decades = Counter(step // 100 for step in steps)
+    assert all(decades[d] > len(steps) / 20 for d in range(6)), decades
+    sizes = [calibration(op, "decades", seed)[0].abs().amax(-1) for seed in range(100)]
+    found = torch.cat(sizes).log10()
+    assert float(found.min()) < -5 and float(found.max()) > 5
+    weights = [p.detach().abs().log10() for p in module(OPS[1], "decades", 3).parameters()]
+    assert float(torch.cat(weights).max() - torch.cat(weights).min()) > 9
