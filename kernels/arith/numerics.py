@@ -80,7 +80,8 @@ class NumberFormat:
             real = real.astype(np.float64)
             if np.isnan(real).any():
                 raise ValueError("NaN has no fixed-point value")
-            rounded = np.rint(np.ldexp(real, self.frac))
+            with np.errstate(over="ignore"):  # infinity saturates like the number it stands for
+                rounded = np.rint(np.ldexp(real, self.frac))
             # Limits a factor of two outside the range: what lies beyond is still counted as saturated.
             limited = np.clip(rounded, float(self.min) * 2 - 2, float(self.max + 1) * 2)
             if self.width <= 52:

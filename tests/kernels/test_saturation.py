@@ -49,8 +49,8 @@ def test_the_bits_of_real_values_count_rounding(fmt: NumberFormat, values: list[
 
 def test_examples_at_the_ends() -> None:
     fmt = fixed(8, 4)  # -8 to 7.9375
-    wanted = {7.9375: (0, 0), 7.97: (1, 1), 8.0: (1, 1), 15.9: (1, 1), 16.0: (1, 2), 1e30: (1, 97),
-              -8.0: (0, 0), -16.0: (1, 1), -17.0: (1, 2),
+    wanted = {7.9375: (0, 0), 7.97: (1, 1), 8.0: (1, 1), 15.9: (1, 1), 16.0: (1, 2),
+              1e30: (1, 97), 1.7e308: (1, 1021), -8.0: (0, 0), -16.0: (1, 1), -17.0: (1, 2),
               math.inf: (1, None), -math.inf: (1, None)}  # fmt: skip
     for value, (count, bits) in wanted.items():
         found = store_measured([0.5, value], fmt)[1]
