@@ -4,6 +4,7 @@ below the calibrated range, and numbers from a seed. With calibrations over twel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -43,7 +44,8 @@ class Row:
         if self.kind == "one-sided":
             return top * sign * (0.5 + 0.5 * torch.rand(count, generator=generator, dtype=torch.float64))
         if self.kind == "multiples":
-            return (unit * torch.randint(-4, 5, (count,), generator=generator)).clamp(-largest, largest)
+            least = 2.0 ** math.ceil(math.log2(max(unit, largest * 10 ** (-FINEST / 100))))  # not below 1e-6
+            return (least * torch.randint(-4, 5, (count,), generator=generator)).clamp(-largest, largest)
         row = top * normal / normal.abs().max()
         if self.kind == "outlier":
             row = row * 1e-3

@@ -17,6 +17,8 @@ from torchcalyx.ir.graph import Array, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat, product
 from torchcalyx.kernels.functions.real import FUNCTIONS
 
+BELOW = 24
+"""Octaves between the logarithm of the smallest number and what stands for that of 0."""
 HUGE = 2.0**200
 """Stands for infinity, so that products of bounds stay numbers."""
 
@@ -235,6 +237,8 @@ def _function(node: Node, a: list[Bound], graph: Mapping[str, Node]) -> Bound:
     with np.errstate(all="ignore"):
         ends = exact(np.array([start, x.high]))
     low, high = (float(np.nan_to_num(e, nan=0.0, posinf=HUGE, neginf=-HUGE)) for e in ends)
+    if name.startswith("log") and name != "log1p" and x.low <= 0:
+        low -= BELOW * math.log(2.0)  # the logarithm of 0 lies far below that of anything else
     least = math.sqrt(x.smallest) if name == "sqrt" else 0.0
     return Bound(min(low, high), max(low, high), least)
 

@@ -113,11 +113,10 @@ def _power(exponent: float) -> Rule:
         x = p.args[0].smallest
         slope = abs(exponent) * x ** (exponent - 1.0) if x else math.inf
         least = p.absolute / slope
-        if exponent > 0:
-            least = max(
-                least, p.absolute ** (1.0 / exponent)
-            )  # below its own error a root cannot be told from 0
-        return (Need(least, p.share / abs(exponent)),)
+        if exponent < 0:
+            return (_apart_from_zero(least, p.share / -exponent, p.args[0]),)
+        least = max(least, p.absolute ** (1.0 / exponent))  # a root below its own error may as well be 0
+        return (Need(least, p.share / exponent),)
 
     return rule
 
