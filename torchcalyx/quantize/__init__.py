@@ -16,8 +16,9 @@ from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
-from torchcalyx.quantize.observe import largest_values
+from torchcalyx.quantize.observe import observe
 from torchcalyx.quantize.precision import Precisions
+from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Typed", "quantize"]
 
@@ -45,7 +46,8 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     """
     _check_sizes(graph)
     precisions = Precisions(graph, options)
-    largest = largest_values(graph, samples)
+    seen = observe(graph, samples, [n.name for n in graph.nodes if precisions.narrow(n)])
+    unsigned = never_negative(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
     too_wide: list[str] = []
@@ -58,7 +60,7 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            formats[node.name] = precisions.format(node, largest[node.name])
+            formats[node.name] = precisions.format(node, seen, signed=node.name not in unsigned)
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)

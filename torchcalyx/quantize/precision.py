@@ -1,17 +1,16 @@
-"""The user's precision: which module has which width, and the binary point for a calibrated range."""
+"""The user's precision: which module has which width, and so which format calibration gives its values."""
 
 from __future__ import annotations
 
 import fnmatch
-import math
 from collections.abc import Mapping
-
-import numpy as np
 
 from torchcalyx.errors import OptionsError
 from torchcalyx.ir.graph import Graph, Node
-from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import Options, Precision, resolve_precision
+from torchcalyx.quantize.observe import Seen
+from torchcalyx.quantize.scales import NARROW, choose_format
 
 DEFAULT_PRECISION: Precision = "fixed16"
 
@@ -34,30 +33,31 @@ class Precisions:
                 f"module paths of the model: {known}"
             )
 
-    def format(self, node: Node, largest: float) -> NumberFormat:
-        """Format of a float value whose largest magnitude is known."""
+    def choice(self, node: Node) -> int | NumberFormat:
+        """Width, or format, that the user's options give a value."""
         path = node.source.module_path
-        choice: int | NumberFormat = resolve_precision(DEFAULT_PRECISION)
         for pattern, precision in self._table:
             if fnmatch.fnmatchcase(path, pattern):
-                choice = precision
-                break
+                return precision
+        return resolve_precision(DEFAULT_PRECISION)
+
+    def narrow(self, node: Node) -> bool:
+        """Whether the binary point of a float value is chosen by error."""
+        choice = self.choice(node)
+        return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
+
+    def format(self, node: Node, seen: Seen, *, signed: bool = True) -> NumberFormat:
+        """Format of a float value from what calibration showed. signed: it may be negative."""
+        choice = self.choice(node)
         if isinstance(choice, NumberFormat):
             return choice
         spare = 0 if node.op == "constant" else headroom(choice)
-        return best_format(largest, choice, spare)
+        signed = signed or choice > NARROW
+        return choose_format(
+            seen.largest[node.name], seen.values.get(node.name), choice, spare, signed=signed
+        )
 
 
 def headroom(width: int) -> int:
     """Integer bits kept free above the calibrated range."""
-    return 1 if width > 8 else 0
-
-
-def best_format(largest: float, width: int, spare: int = 0) -> NumberFormat:
-    """Signed format of `width` bits with the most fraction bits that holds +-`largest`, less `spare` bits."""
-    if largest == 0:
-        return fixed(width, width - 1)
-    frac = width - 1 - math.frexp(largest)[1]
-    if np.rint(math.ldexp(largest, frac)) > (1 << (width - 1)) - 1:
-        frac -= 1
-    return fixed(width, frac - spare)
+    return 1 if width > NARROW else 0

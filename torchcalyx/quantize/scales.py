@@ -1,0 +1,53 @@
+"""Binary points chosen by error: at few bits a rare large value may be clipped where all others gain by it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+
+NARROW = 8
+"""Widest format, in bits, of which clipping may choose the binary point, and which may go without a sign."""
+
+_CLEARLY = 0.8
+"""Clipping must lower the mean square error to this share."""
+_FINER = 3
+"""Fraction bits that clipping may win."""
+
+
+def best_format(largest: float, width: int, spare: int = 0, *, signed: bool = True) -> NumberFormat:
+    """Format of `width` bits with the most fraction bits that holds +-`largest`, less `spare` bits."""
+    bits = width - 1 if signed else width
+    if largest == 0:
+        return fixed(width, bits, signed=signed)
+    frac = bits - math.frexp(largest)[1]
+    if np.rint(math.ldexp(largest, frac)) > (1 << bits) - 1:
+        frac -= 1
+    return fixed(width, frac - spare, signed=signed)
+
+
+def square_error(values: npt.NDArray[np.float64], fmt: NumberFormat) -> float:
+    """Mean square error of storing `values`."""
+    scaled = np.ldexp(values, fmt.frac)
+    stored = np.clip(np.rint(scaled), fmt.min, fmt.max)
+    return float(np.mean(np.square(stored - scaled))) * 4.0**-fmt.frac
+
+
+def choose_format(
+    largest: float, values: npt.NDArray[np.float64] | None, width: int, spare: int, *, signed: bool = True
+) -> NumberFormat:
+    """Format of a tensor with that largest magnitude.
+
+    values: a sample of its elements; with it, at `NARROW` bits or less, the binary point is the one with the
+    least mean square error where clipping wins clearly, else the one that clips nothing.
+    """
+    whole = best_format(largest, width, spare, signed=signed)
+    if values is None or width > NARROW or not values.size:
+        return whole
+    finer = [fixed(width, whole.frac + more, signed=signed) for more in range(_FINER + 1)]
+    found = [square_error(values, fmt) for fmt in finer]
+    best = int(np.argmin(found))
+    return finer[best] if found[best] < _CLEARLY * found[0] else whole
