@@ -16,8 +16,10 @@ from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
+from torchcalyx.quantize.channels import channel_fracs
 from torchcalyx.quantize.observe import observe
 from torchcalyx.quantize.precision import Precisions
+from torchcalyx.quantize.scales import following
 from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Typed", "quantize"]
@@ -28,10 +30,15 @@ MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
 
 @dataclass(frozen=True)
 class Typed:
-    """A graph with the number format of every value, by node name."""
+    """A graph with the number format of every value, by node name.
+
+    weight_fracs: fraction bits wanted for each output channel of constant weights, where they are not all
+    those of the format.
+    """
 
     graph: Graph
     formats: Mapping[str, NumberFormat] = field(hash=False)
+    weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -47,7 +54,7 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     _check_sizes(graph)
     precisions = Precisions(graph, options)
     seen = observe(graph, samples, [n.name for n in graph.nodes if precisions.narrow(n)])
-    unsigned = never_negative(graph)
+    unsigned, follow = never_negative(graph), following(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
     too_wide: list[str] = []
@@ -60,7 +67,9 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            formats[node.name] = precisions.format(node, seen, signed=node.name not in unsigned)
+            formats[node.name] = precisions.format(
+                node, seen, signed=node.name not in unsigned, follow=follow.get(node.name)
+            )
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
@@ -80,7 +89,8 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             + "\n".join(too_wide)
             + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
         )
-    return Typed(graph, formats)
+    fracs = channel_fracs(graph, precisions, formats)
+    return Typed(graph, formats, fracs)
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

@@ -10,7 +10,7 @@ from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import Options, Precision, resolve_precision
 from torchcalyx.quantize.observe import Seen
-from torchcalyx.quantize.scales import NARROW, choose_format
+from torchcalyx.quantize.scales import NARROW, Follow, choose_format
 
 DEFAULT_PRECISION: Precision = "fixed16"
 
@@ -46,15 +46,19 @@ class Precisions:
         choice = self.choice(node)
         return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
 
-    def format(self, node: Node, seen: Seen, *, signed: bool = True) -> NumberFormat:
-        """Format of a float value from what calibration showed. signed: it may be negative."""
+    def format(
+        self, node: Node, seen: Seen, *, signed: bool = True, follow: Follow | None = None
+    ) -> NumberFormat:
+        """Format of a float value from what calibration showed. signed: it may be negative. follow: what its
+        only reader makes of it.
+        """
         choice = self.choice(node)
         if isinstance(choice, NumberFormat):
             return choice
         spare = 0 if node.op == "constant" else headroom(choice)
         signed = signed or choice > NARROW
         return choose_format(
-            seen.largest[node.name], seen.values.get(node.name), choice, spare, signed=signed
+            seen.largest[node.name], seen.values.get(node.name), choice, spare, signed=signed, follow=follow
         )
 
 

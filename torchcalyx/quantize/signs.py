@@ -25,7 +25,7 @@ def never_negative(graph: Graph) -> frozenset[str]:
 
 def _never(node: Node, found: set[str], graph: Graph) -> bool:
     if node.op == "constant":
-        return bool(np.all(graph.constants[node.name] >= 0))
+        return bool(np.all(graph.constants[node.name].astype(np.float64) >= 0))
     if node.op in _ALWAYS:
         return True
     if node.op in _WHEN_ALL:
