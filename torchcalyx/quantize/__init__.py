@@ -53,7 +53,9 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     """
     _check_sizes(graph)
     precisions = Precisions(graph, options)
-    seen = observe(graph, samples, [n.name for n in graph.nodes if precisions.narrow(n)])
+    shown = _shown(graph)
+    inner = [n.name for n in graph.nodes if precisions.narrow(n) and n.name not in shown]
+    seen = observe(graph, samples, inner)
     unsigned, follow = never_negative(graph), following(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
@@ -91,6 +93,15 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
         )
     fracs = channel_fracs(graph, precisions, formats)
     return Typed(graph, formats, fracs)
+
+
+def _shown(graph: Graph) -> set[str]:
+    """Values that the caller sees, whose format never clips: inputs, outputs and what outputs only move."""
+    found = {*graph.inputs, *graph.outputs}
+    for node in reversed(graph.nodes):
+        if node.name in found and node.op in MOVES:
+            found.update(node.args)
+    return found
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

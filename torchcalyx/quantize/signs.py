@@ -20,7 +20,15 @@ def never_negative(graph: Graph) -> frozenset[str]:
     for node in graph.nodes:
         if node.dtype.startswith("float") and _never(node, found, graph):
             found.add(node.name)
-    return frozenset(found)
+    return frozenset(found) - _only_negated(graph)
+
+
+def _only_negated(graph: Graph) -> set[str]:
+    """Values that only a change of sign reads: in its format they are not rounded twice."""
+    negated, otherwise = set(), set(graph.outputs)
+    for node in graph.nodes:
+        (negated if node.op == "neg" else otherwise).update(node.args)
+    return negated - otherwise
 
 
 def _never(node: Node, found: set[str], graph: Graph) -> bool:
