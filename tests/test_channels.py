@@ -84,5 +84,5 @@ def test_channels_cost_no_cycle_and_hardware_equals_the_model(
     with torch.no_grad():
         wanted = net(x)
     error, before = (float((h.emulate(x) - wanted).square().mean()) for h in (hw, plain))
-    assert shifted, hw.explain()
+    assert shifted == (name != "leaky"), "the drain of a leaky ReLU has no level of logic to spare"
     assert error <= 1.1 * before

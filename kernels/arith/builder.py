@@ -174,16 +174,19 @@ class ExprBuilder:
             return self.const(table[self.ops[index].param - first], frac)
         return self._add("rom", (index,), Value(frac, low, high), first, table=tuple(table))
 
-    def normalise(self, a: int, bits: int) -> tuple[int, int]:
+    def normalise(self, a: int, bits: int, most: int | None = None) -> tuple[int, int]:
         """Leading zeros of the stored integer in `bits` bits, and the integer moved left by so many places.
 
-        The moved integer has its first one in the highest bit, or is 0. ValueError unless 0 <= a < 2**bits.
+        The moved integer has its first one in the highest bit, or is 0. most: zeros count up to this only, so
+        smaller integers move by `most` places. ValueError unless 0 <= a < 2**bits.
         """
         x = self.value(a)
         if x.low < 0 or x.high >> bits:
             raise ValueError(f"an integer in {x.low}..{x.high} is not an unsigned number of {bits} bits")
         count = Value(0, bits - x.high.bit_length(), bits - x.low.bit_length())
         zeros = self._add("clz", (a,), count, bits)
+        if most is not None:
+            zeros = self.minimum(zeros, self.const(most))
         return zeros, self._add("shl", (a, zeros), Value(0, 0, (1 << bits) - 1))
 
     def shift_left(self, a: int, count: int) -> int:

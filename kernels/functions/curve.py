@@ -83,7 +83,7 @@ class AbovePlan:
         return b.select(b.less(b.const(self.jump, b.value(x).frac), x), x, y)
 
 
-def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int) -> Iterator[Plan]:
+def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int, significant: int) -> Iterator[Plan]:
     """Tables over the part of the input range where the rest is not constant."""
     unit, scale = 2.0**-x.frac, 2.0**out.frac
     beyond = math.inf if curve.right is not None else 16.0 * (out.max + 1)  # far beyond the output's range

@@ -19,14 +19,23 @@ TABLE_ERROR = 0.3
 """Largest error of a tabled reciprocal before it is rounded, in units of its last kept place."""
 
 
-def divide(b: ExprBuilder, x: int, y: int, out: NumberFormat, multiplications: int = 3) -> int:
+def divide(
+    b: ExprBuilder,
+    x: int,
+    y: int,
+    out: NumberFormat,
+    multiplications: int = 3,
+    significant: int | None = None,
+) -> int:
     """Operation x / y narrowed to `out`; at most `multiplications` (at least 2) multipliers a lane.
+
+    significant: leading bits of the quotient that matter (None: all of `out`).
 
     Raises KernelParameterError when no table of reciprocals is exact enough.
     """
     value = b.value(y)
     bits = max(abs(value.low), abs(value.high)).bit_length()
-    places = out.width + 1
+    places = (out.width if significant is None else min(out.width, significant + 1)) + 1
     table = reciprocals(max(bits, 2), places, multiplications - 1)
     bits = max(bits, 2)
     zero = b.const(0)
@@ -49,7 +58,8 @@ def reciprocals(bits: int, places: int, degree: int) -> Piecewise:
     span = 1 << (bits - 1)
     scale = 2.0**places
     target = Target(lambda v: scale / (1.0 + v / span), 0, span - 1, direction=-1, low=scale / 2, high=scale)
-    inputs = np.unique(np.linspace(0, span - 1, min(span, 20001)).astype(np.int64))
+    grid = np.linspace(0, span - 1, min(span, 20001)).astype(np.int64)
+    inputs = np.unique(np.minimum(grid, span - 1))  # beyond 53 bits the last one is rounded up
     exact = target.curve(inputs.astype(np.float64))
     for piecewise in candidates(target, min(degree, 2 if places <= 19 else 4), places):
         b = ExprBuilder()

@@ -195,7 +195,8 @@ def _constants(
     offset_bits, mirrored, unit = form
     count = 1 << size
     most = max(33, (1 << 17) // len(index))
-    u = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    grid = np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+    u = np.unique(np.minimum(grid, count - 1))  # beyond 53 bits the last one is rounded up
     t = u >> (size - offset_bits)
     t = ((1 << offset_bits) - 1) ^ t if mirrored else t
     rest = np.zeros((len(index), len(u)), dtype=np.int64)

@@ -50,7 +50,8 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """max_error: in units of the last place, against the real function limited to the output's range.
+    """max_error: in units of the last place (of the last significant bit, where that is coarser), against the
+    real function limited to the output's range.
 
     exhaustive: over every input, otherwise over a sample. monotone: the results never step back where the
     function does not (False also for functions that are not monotone). The rest counts one lane.
@@ -70,24 +71,30 @@ def approximate(
     out: NumberFormat,
     multiplications: int = 2,
     domain: Value | NumberFormat | None = None,
+    significant: int | None = None,
 ) -> int:
     """Operation whose value is `function` of operation `x`, narrowed to `out`.
 
     multiplications: most multipliers a lane may use. domain: range of x for which the tables are made, by
-    default what the expression knows of it. Raises KernelParameterError when no table reaches `ERROR_LIMIT`.
+    default what the expression knows of it. significant: leading bits of the result that matter (None: all
+    that `out` has), for wide formats. Raises KernelParameterError when no table reaches `ERROR_LIMIT`.
     """
     have = b.value(x)
     want = have if domain is None else value_of(domain) if isinstance(domain, NumberFormat) else domain
     if want.frac != have.frac or want.low > have.low or want.high < have.high:
         raise KernelParameterError(f"{function} over {want} is given a value in {have}")
-    return b.quant(plan(function, want, out, multiplications)[0].emit(b, x), out)
+    return b.quant(plan(function, want, out, multiplications, significant)[0].emit(b, x), out)
 
 
 def accuracy(
-    function: Function, x: Value | NumberFormat, out: NumberFormat, multiplications: int = 2
+    function: Function,
+    x: Value | NumberFormat,
+    out: NumberFormat,
+    multiplications: int = 2,
+    significant: int | None = None,
 ) -> Accuracy:
     """How exact `approximate` is for inputs in `x`, and what it costs."""
-    return plan(function, _value(x), out, multiplications)[1]
+    return plan(function, _value(x), out, multiplications, significant)[1]
 
 
 def function_expr(
@@ -98,17 +105,21 @@ def function_expr(
 
 
 @lru_cache(maxsize=1024)
-def plan(function: Function, x: Value, out: NumberFormat, multiplications: int) -> tuple[Plan, Accuracy]:
+def plan(
+    function: Function, x: Value, out: NumberFormat, multiplications: int, significant: int | None = None
+) -> tuple[Plan, Accuracy]:
     """The chosen datapath and what was proved of it; KernelParameterError when there is none."""
     definition = function.definition
     if x.high - x.low < DIRECT_INPUTS:
         direct = _direct(definition, x, out)
-        return direct, _prove(definition, direct, x, out)
+        return direct, _prove(definition, direct, x, out, significant)
     best: Accuracy | None = None
-    degree = min(multiplications, 2 if out.width <= 18 else 4)
-    for candidate in plans(definition, x, out, degree):
-        found = _prove(definition, candidate, x, out)
-        if found.max_error <= ERROR_LIMIT and (found.monotone or not _direction(definition)):
+    bits = out.width if significant is None else min(out.width, significant + 1)
+    degree = min(multiplications, 2 if bits <= 18 else 4)
+    for candidate in plans(definition, x, out, degree, significant):
+        found = _prove(definition, candidate, x, out, significant)
+        ordered = found.monotone or not _direction(definition) or bits < out.width
+        if found.max_error <= ERROR_LIMIT and ordered:
             return candidate, found
         best = found if best is None or found.max_error < best.max_error else best
     reached = f"; the best one errs by {best.max_error:.2f}" if best else ""
@@ -135,14 +146,19 @@ def _expr(chosen: Plan, x: Value, out: NumberFormat) -> Expr:
     return b.build(chosen.emit(b, b.input(x)), out)
 
 
-def _prove(definition: Definition, chosen: Plan, x: Value, out: NumberFormat) -> Accuracy:
+def _prove(
+    definition: Definition, chosen: Plan, x: Value, out: NumberFormat, significant: int | None
+) -> Accuracy:
     """Run the datapath in software over every input, or many."""
     expr = _expr(chosen, x, out)
     exhaustive = x.high - x.low < EXHAUSTIVE_INPUTS
     inputs = np.arange(x.low, x.high + 1, dtype=np.int64) if exhaustive else _sample(x)
     got = np.broadcast_to(expr.emulate([inputs])[0], inputs.shape).astype(np.float64)
     exact = definition.exact(inputs.astype(np.float64) * 2.0**-x.frac) * 2.0**out.frac
-    error = np.abs(got - np.clip(exact, float(out.min), float(out.max)))
+    limited = np.clip(exact, float(out.min), float(out.max))
+    error = np.abs(got - limited)
+    if significant is not None:  # in units of the last place that matters
+        error = error / np.maximum(1.0, np.abs(limited) * 2.0**-significant)
     direction = _direction(definition)
     cut = _cut(definition)
     pieces = (got,) if cut is None else (got[inputs * 2.0**-x.frac < cut], got[inputs * 2.0**-x.frac > cut])

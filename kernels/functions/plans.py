@@ -46,7 +46,9 @@ class ScaledPlan:
         return b.select(b.less(x, b.const(0)), b.neg(y), y) if self.signs else y
 
 
-def power_plans(power: Power, x: Value, out: NumberFormat, degree: int) -> Iterator[ScaledPlan]:
+def power_plans(
+    power: Power, x: Value, out: NumberFormat, degree: int, significant: int
+) -> Iterator[ScaledPlan]:
     """x = m * 2**e with 1 <= m < 2; a root takes the parity of e into its table."""
     top = max(abs(x.low), abs(x.high)) if power.signs else max(x.high, 1)
     bits = top.bit_length()
@@ -70,12 +72,13 @@ def power_plans(power: Power, x: Value, out: NumberFormat, degree: int) -> Itera
     amounts = [min(max(k, least), full) - least for k in shifts]
     amounts.append(0 if rising else full + 1 - least)  # x = 0
     parity = (*((e % 2) * span for e in exponents), 0) if parts == 2 else ()
-    scale = 2.0 ** (most + out.frac)
+    places = min(most + out.frac, significant + 1)  # of the mantissa's function, which is at least 1/2
+    scale = 2.0**places
     target = Target(
         lambda v: root(v) * scale, 0, parts * span - 1,
         direction=1 if rising else -1, low=smallest * scale, high=2 * smallest * scale,
     )  # fmt: skip
-    for piecewise in candidates(target, degree, most + out.frac):
+    for piecewise in candidates(target, degree, places):
         yield ScaledPlan(piecewise, bits, parity, tuple(amounts), least, power.signs)
 
 
@@ -96,7 +99,9 @@ class LogarithmPlan:
         return b.add(y, b.rom(zeros, self.exponents, 0, self.piecewise.frac))
 
 
-def logarithm_plans(log: Logarithm, x: Value, out: NumberFormat, degree: int) -> Iterator[LogarithmPlan]:
+def logarithm_plans(
+    log: Logarithm, x: Value, out: NumberFormat, degree: int, significant: int
+) -> Iterator[LogarithmPlan]:
     """x + addend = m * 2**e with 1 <= m < 2."""
     frac = max(x.frac, 0) if log.addend else x.frac
     top = max((x.high << (frac - x.frac)) + (log.addend << frac if log.addend else 0), 1)
@@ -136,12 +141,15 @@ class ExponentialPlan:
         return b.shift(power, least)
 
 
-def exponential_plans(e: Exponential, x: Value, out: NumberFormat, degree: int) -> Iterator[Plan]:
+def exponential_plans(
+    e: Exponential, x: Value, out: NumberFormat, degree: int, significant: int
+) -> Iterator[Plan]:
     """A plain curve for narrow results, which need few segments; for wide ones the fraction's power and a
     shift.
     """
     if out.width <= 18:
-        yield from curve_plans(Curve(e.exact, "none", 0.0, None, rising=True), x, out, degree)
+        curve = Curve(e.exact, "none", 0.0, None, rising=True)
+        yield from curve_plans(curve, x, out, degree, significant)
     unit = 2.0**-x.frac
     top = math.log2(out.max + 1) - out.frac  # the exponent at which results saturate
     lowest, highest = (math.floor(k / e.rate / unit) for k in (-4.0 - out.frac, top + 1))
@@ -149,14 +157,15 @@ def exponential_plans(e: Exponential, x: Value, out: NumberFormat, degree: int) 
     if lowest >= highest:
         lowest, highest = (x.low, x.low + 1) if lowest >= x.high else (x.high - 1, x.high)
     most = math.floor(max(min(top, highest * unit * e.rate), -out.frac - 4.0))
-    places = most + out.frac + 6
+    kept = min(most + out.frac, significant + 1)
+    places = kept + 6
     span = 1 << places
-    scale = 2.0 ** (most + out.frac)
+    scale = 2.0**kept
     target = Target(lambda v: np.exp2(v / span) * scale, 0, span - 1, direction=1, low=scale, high=2 * scale)
     whole = max(abs(lowest), abs(highest)).bit_length() - x.frac
     bits = max(places + max(whole, 0) + 2, 8)
     rate = (round(math.ldexp(e.rate, bits)), bits)
-    for piecewise in candidates(target, degree, most + out.frac):
+    for piecewise in candidates(target, degree, kept):
         yield ExponentialPlan(piecewise, lowest, highest, rate, places)
 
 
@@ -174,7 +183,7 @@ class WavePlan:
         return self.piecewise.emit(b, b.bitwise("and", y, b.const((1 << self.places) - 1)))
 
 
-def wave_plans(wave: Wave, x: Value, out: NumberFormat, degree: int) -> Iterator[WavePlan]:
+def wave_plans(wave: Wave, x: Value, out: NumberFormat, degree: int, significant: int) -> Iterator[WavePlan]:
     """sin and cos of any argument; a period is the whole table."""
     places = max(out.frac + 6, 4)
     span = 1 << places
@@ -187,8 +196,13 @@ def wave_plans(wave: Wave, x: Value, out: NumberFormat, degree: int) -> Iterator
         yield WavePlan(piecewise, rate, places)
 
 
-def plans(definition: Definition, x: Value, out: NumberFormat, degree: int) -> Iterator[Plan]:
-    """Datapaths of a function in order of preference."""
+def plans(
+    definition: Definition, x: Value, out: NumberFormat, degree: int, significant: int | None = None
+) -> Iterator[Plan]:
+    """Datapaths of a function in order of preference.
+
+    significant: leading bits of the result that matter (None: all of `out`).
+    """
     makers: dict[type, Callable[..., Iterator[Plan]]] = {
         Curve: curve_plans,
         Power: power_plans,
@@ -196,7 +210,7 @@ def plans(definition: Definition, x: Value, out: NumberFormat, degree: int) -> I
         Exponential: exponential_plans,
         Wave: wave_plans,
     }
-    return makers[type(definition)](definition, x, out, degree)
+    return makers[type(definition)](definition, x, out, degree, significant or out.width)
 
 
 def _normalised(b: ExprBuilder, x: int, bits: int) -> tuple[int, int]:

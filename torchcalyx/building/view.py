@@ -11,6 +11,7 @@ from torchcalyx.ir.graph import Array, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
+from torchcalyx.quantize.needs import Need
 
 CHANNELS_LAST = ("conv", "max_pool", "sum_pool", "upsample")
 """Operations that read their first operand [N, C, *spatial] with the channels over the lanes."""
@@ -26,6 +27,8 @@ class GraphView:
         self.graph = typed.graph
         self.formats: Mapping[str, NumberFormat] = typed.formats
         self.weight_fracs: Mapping[str, tuple[int, ...]] = typed.weight_fracs
+        self.needs: Mapping[str, Need] = typed.needs
+        self.stored = typed.stored
         self.options = options
         self.lanes = options.lane_count
 

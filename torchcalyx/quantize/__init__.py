@@ -17,27 +17,28 @@ from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.channels import channel_fracs
+from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
+from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.observe import observe
-from torchcalyx.quantize.precision import Precisions
-from torchcalyx.quantize.scales import following
+from torchcalyx.quantize.precision import Precisions, spare_bits
 from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Typed", "quantize"]
-
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
-"""Operations whose result has exactly the operand's elements: they keep its format."""
 
 
 @dataclass(frozen=True)
 class Typed:
     """A graph with the number format of every value, by node name.
 
-    weight_fracs: fraction bits wanted for each output channel of constant weights, where they are not all
-    those of the format.
+    needs: how exact each float value has to be for its consumers. stored: names of the float values that have
+    the user's width; the others are intermediates. weight_fracs: fraction bits wanted for each output channel
+    of constant weights, where they are not all those of the format.
     """
 
     graph: Graph
     formats: Mapping[str, NumberFormat] = field(hash=False)
+    needs: Mapping[str, Need] = field(hash=False, default_factory=dict)
+    stored: frozenset[str] = frozenset()
     weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
@@ -53,14 +54,16 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     """
     _check_sizes(graph)
     precisions = Precisions(graph, options)
-    shown = _shown(graph)
-    inner = [n.name for n in graph.nodes if precisions.narrow(n) and n.name not in shown]
-    seen = observe(graph, samples, inner)
-    unsigned, follow = never_negative(graph), following(graph)
+    choices = {n.name: precisions.choice(n) for n in graph.nodes}
+    kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
+    seen = observe(graph, samples, precisions.clipping(graph, kept))
+    unsigned = never_negative(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
     too_wide: list[str] = []
     for node in graph.nodes:
+        if node.dtype.startswith("float") and node.name not in kept:
+            continue  # an intermediate: its format follows from its consumers
         if node.op in MOVES or (node.op == "pad" and _pads_within(node, formats[node.args[0]])):
             formats[node.name] = formats[node.args[0]]
             if node.args[0] in ranges:
@@ -69,9 +72,7 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            formats[node.name] = precisions.format(
-                node, seen, signed=node.name not in unsigned, follow=follow.get(node.name)
-            )
+            formats[node.name] = precisions.format(node, seen, signed=node.name not in unsigned)
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
@@ -91,17 +92,11 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             + "\n".join(too_wide)
             + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
         )
+    widths = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
+    spare = {n.name: spare_bits(n, widths[n.name]) for n in graph.nodes}
     fracs = channel_fracs(graph, precisions, formats)
-    return Typed(graph, formats, fracs)
-
-
-def _shown(graph: Graph) -> set[str]:
-    """Values that the caller sees, whose format never clips: inputs, outputs and what outputs only move."""
-    found = {*graph.inputs, *graph.outputs}
-    for node in reversed(graph.nodes):
-        if node.name in found and node.op in MOVES:
-            found.update(node.args)
-    return found
+    inner = inner_formats(graph, formats, widths, seen.largest, spare)
+    return Typed(graph, {**formats, **inner.formats}, inner.needs, kept, fracs)
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

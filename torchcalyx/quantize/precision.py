@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from torchcalyx.errors import OptionsError
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import Options, Precision, resolve_precision
+from torchcalyx.quantize.inner import MOVES
 from torchcalyx.quantize.observe import Seen
-from torchcalyx.quantize.scales import NARROW, Follow, choose_format
+from torchcalyx.quantize.scales import NARROW, choose_format
 
 DEFAULT_PRECISION: Precision = "fixed16"
 
@@ -34,32 +35,39 @@ class Precisions:
             )
 
     def choice(self, node: Node) -> int | NumberFormat:
-        """Width, or format, that the user's options give a value."""
+        """The width, or the very format, that the user wants for a value."""
         path = node.source.module_path
         for pattern, precision in self._table:
             if fnmatch.fnmatchcase(path, pattern):
                 return precision
         return resolve_precision(DEFAULT_PRECISION)
 
-    def narrow(self, node: Node) -> bool:
-        """Whether the binary point of a float value is chosen by error."""
+    def clipping(self, graph: Graph, stored: Collection[str]) -> list[str]:
+        """The stored values whose binary point is chosen by error. What the caller sees never clips: inputs,
+        outputs and what outputs only move.
+        """
+        shown = {*graph.inputs, *graph.outputs}
+        for node in reversed(graph.nodes):
+            if node.name in shown and node.op in MOVES:
+                shown.update(node.args)
+        return [n.name for n in graph.nodes if n.name in stored and n.name not in shown and self._narrow(n)]
+
+    def _narrow(self, node: Node) -> bool:
         choice = self.choice(node)
         return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
 
-    def format(
-        self, node: Node, seen: Seen, *, signed: bool = True, follow: Follow | None = None
-    ) -> NumberFormat:
-        """Format of a float value from what calibration showed. signed: it may be negative. follow: what its
-        only reader makes of it.
-        """
+    def format(self, node: Node, seen: Seen, *, signed: bool = True) -> NumberFormat:
+        """Format of a stored float value from what calibration showed. signed: it may be negative."""
         choice = self.choice(node)
         if isinstance(choice, NumberFormat):
             return choice
-        spare = 0 if node.op == "constant" else headroom(choice)
-        signed = signed or choice > NARROW
-        return choose_format(
-            seen.largest[node.name], seen.values.get(node.name), choice, spare, signed=signed, follow=follow
-        )
+        spare, values = spare_bits(node, choice), seen.values.get(node.name)
+        return choose_format(seen.largest[node.name], values, choice, spare, signed=signed or choice > NARROW)
+
+
+def spare_bits(node: Node, width: int) -> int:
+    """Headroom of a value: none for constants, which calibration shows completely."""
+    return 0 if node.op == "constant" else headroom(width)
 
 
 def headroom(width: int) -> int:

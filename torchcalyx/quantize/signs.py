@@ -25,7 +25,8 @@ def never_negative(graph: Graph) -> frozenset[str]:
 
 def _only_negated(graph: Graph) -> set[str]:
     """Values that only a change of sign reads: in its format they are not rounded twice."""
-    negated, otherwise = set(), set(graph.outputs)
+    negated: set[str] = set()
+    otherwise = set(graph.outputs)
     for node in graph.nodes:
         (negated if node.op == "neg" else otherwise).update(node.args)
     return negated - otherwise

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from torchcalyx.building.view import GraphView
 from torchcalyx.ir.graph import Node
 from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.functions.multiply import multiply
 from torchcalyx.match import Reject
 from torchcalyx.rules.functions import FUNCTIONS, emit_function, function_multiplications, function_refusal
 
@@ -23,23 +24,46 @@ Emit: TypeAlias = "Callable[[Datapath, Node, list[int]], int]"
 
 
 class Datapath:
-    """An expression under construction. width: of the widest real format of the node at hand, for its
-    scalars.
+    """An expression under construction. node: the one at hand, to which scalars belong; width: of its widest
+    real format.
     """
 
     def __init__(self, view: GraphView) -> None:
         self.view = view
+        self.node: Node | None = None
         self.width = 0
         self.b = ExprBuilder()
 
     def scalar(self, value: float) -> int:
-        """A constant: integers exactly, real numbers rounded to `width + SPARE_BITS` significant bits."""
-        integer, frac = significant(value, self.width + SPARE_BITS)
+        """A constant: integers exactly, real numbers rounded so finely that the node at hand cannot tell."""
+        integer, frac = significant(value, self._bits)
+        finest = self._finest
+        if finest is not None and frac > finest and not self._is_factor:
+            return self.b.const(round(math.ldexp(value, finest)), finest)
         return self.b.const(integer, frac)
 
     def times(self, a: int, value: float) -> int:
         """a * value by shifts and adds."""
-        return self.b.scale_by(a, *significant(value, self.width + SPARE_BITS))
+        return self.b.scale_by(a, *significant(value, self._bits))
+
+    @property
+    def _is_factor(self) -> bool:
+        return self.node is not None and self.node.op in ("mul", "div_const")
+
+    @property
+    def _bits(self) -> int:
+        """Significant bits of a scalar."""
+        if self.node is not None and self._is_factor and self.view.formats[self.node.name].kind == "fixed":
+            return factor_bits(self.view, self.node)
+        return self.width + SPARE_BITS
+
+    @property
+    def _finest(self) -> int | None:
+        """Fraction bits beyond which an addend of an intermediate is not seen."""
+        if self.node is None or self.node.name in self.view.stored:
+            return None
+        fmt = self.view.formats[self.node.name]
+        return fmt.frac + SPARE_BITS if fmt.kind == "fixed" else None
 
     def emit(self, node: Node, args: list[int]) -> int:
         """Add the operation of `node`; its operands are earlier operations. Integers wrap as their dtype
@@ -54,6 +78,7 @@ class Datapath:
 
     def at(self, node: Node) -> None:
         """Scalars from here on belong to `node`."""
+        self.node = node
         formats = [self.view.formats[name] for name in (node.name, *node.args)]
         self.width = max((f.width for f in formats if f.kind == "fixed"), default=self.width)
 
@@ -89,12 +114,26 @@ def multiplications(view: GraphView, node: Node) -> int:
 
 
 def _mul(d: Datapath, node: Node, args: list[int]) -> int:
+    """Factors of ordinary width are multiplied exactly; wider ones by their leading digits."""
     narrowed = []
     for index, name in zip(args, node.args, strict=True):
         fmt = d.view.formats[name]
         wide = d.b.value(index).width > fmt.signed_width and d.b.ops[index].name != "const"
         narrowed.append(d.b.quant(index, fmt) if wide and fmt.kind == "fixed" else index)
-    return d.b.mul(*narrowed)
+    x, y = narrowed
+    if any(d.b.ops[i].name == "const" for i in narrowed) or d.view.formats[node.name].kind != "fixed":
+        return d.b.mul(x, y)
+    fmt = d.view.formats[node.name]
+    places, bits = fmt.frac + SPARE_BITS, factor_bits(d.view, node)
+    return multiply(d.b, x, y, places, bits, 2.0 * (fmt.max + 1) * fmt.resolution)
+
+
+def factor_bits(view: GraphView, node: Node) -> int:
+    """Leading bits of the factors of a product that its consumers can tell apart, and some to spare."""
+    fmt, need = view.formats[node.name], view.needs.get(node.name)
+    share = need.share((fmt.max + 1) * fmt.resolution) if need else 0.0
+    bits = math.ceil(-math.log2(share)) + 2 if 0.0 < share < 0.5 else fmt.width + SPARE_BITS
+    return max(bits, *(view.formats[a].signed_width for a in node.args if a in view.stored), 8)
 
 
 def _clamp(d: Datapath, node: Node, args: list[int]) -> int:

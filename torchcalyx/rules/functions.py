@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from torchcalyx.building.view import GraphView
 from torchcalyx.ir.graph import Node
 from torchcalyx.kernels.arith.expr import ExprBuilder
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.functions.divide import divide
 from torchcalyx.kernels.functions.function import Function, approximate
+from torchcalyx.kernels.functions.real import Exponential, Power
 from torchcalyx.match import Reject
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +27,9 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Function operations and the attributes that are numbers, in the order of the function's parameters."""
 
+
+MOST_SIGNIFICANT = 30
+"""Leading bits to which a function is computed where it is only an intermediate."""
 
 FUNCTIONS = frozenset((*PARAMETERS, "div"))
 """All operations of this module."""
@@ -63,6 +69,25 @@ def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[in
     """The function of operations `args`, each first narrowed to the format of the value it stands for."""
     sources, target = [view.formats[a] for a in node.args], view.formats[node.name]
     operands = [b.quant(x, fmt) for x, fmt in zip(args, sources, strict=True)]
+    bits = significant_bits(view, node)
     if node.op == "div":
-        return divide(b, operands[0], operands[1], target, lane_multipliers(view))
-    return approximate(b, operands[0], function_of(node), target, lane_multipliers(view), sources[0])
+        return divide(b, operands[0], operands[1], target, lane_multipliers(view), bits)
+    function = function_of(node)
+    if bits is not None and not isinstance(function.definition, (Power, Exponential)):
+        target, bits = coarser(target), None  # its table has one absolute error
+    return approximate(b, operands[0], function, target, lane_multipliers(view), sources[0], bits)
+
+
+def coarser(fmt: NumberFormat) -> NumberFormat:
+    """A format of the same range with no more than the significant bits of an intermediate."""
+    cut = max(0, fmt.width - MOST_SIGNIFICANT - 2)
+    return fixed(fmt.width - cut, fmt.frac - cut)
+
+
+def significant_bits(view: GraphView, node: Node) -> int | None:
+    """Leading bits of a function's result that its consumers can tell apart; None: all of its format."""
+    need = view.needs.get(node.name)
+    if node.name in view.stored or need is None:
+        return None
+    asked = math.ceil(-math.log2(need.relative)) + 1 if 0.0 < need.relative < 0.5 else MOST_SIGNIFICANT
+    return min(asked, MOST_SIGNIFICANT)

@@ -104,11 +104,12 @@ def expression(
         path.at(node)
         args = []
         for arg in node.args:
-            if arg not in place:
-                scalar = view.scalar(arg)
-                assert scalar is not None, f"{arg} is neither an input of the tree nor a scalar"
-                place[arg] = path.scalar(scalar)
-            args.append(place[arg])
+            if arg in place:
+                args.append(place[arg])
+                continue
+            scalar = view.scalar(arg)
+            assert scalar is not None, f"{arg} is neither an input of the tree nor a scalar"
+            args.append(path.scalar(scalar))  # as fine as this node asks
         result = place[node.name] = path.emit(node, args)
     if out is None:
         exact = path.b.value(result)

@@ -1,0 +1,178 @@
+"""Formats of intermediates: as many bits as their consumers can tell apart, not as many as tensors have.
+
+A float value is *stored* when a matrix product, a convolution, a pooling or the caller reads it, and has the
+width the user chose. Every other one is an intermediate: statistics of rows, scores in front of a softmax,
+steps of a chain. Its binary point follows from what `needs` tells of its consumers, its range from `bounds`,
+limited by calibration where a product can grow far beyond what occurs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+from torchcalyx.kernels.functions.real import FUNCTIONS
+from torchcalyx.quantize.bounds import HUGE, Bound, constant_bound, forward, stored
+from torchcalyx.quantize.needs import Need, Place, backward, folded
+
+READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "prod")
+"""Operations whose operands are stored tensors."""
+STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad")
+"""Operations whose results are."""
+MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
+"""Operations whose result has exactly the operand's elements: they keep its format."""
+LIMITED = ("linear", "matmul", "mul", "div")
+"""Operations whose range is taken from calibration, since their intervals grow with every step."""
+
+GROWING = ("exp", "exp2", "expm1")
+"""Operations whose range would be squared by one bit of headroom of the operand."""
+
+SPARE = 3
+"""Bits of an intermediate behind the last place of the result it leads to."""
+WIDEST = 62
+"""Bits of the widest intermediate: sums of two still fit a word of the emulator."""
+NARROWEST = 4
+
+
+def stored_values(graph: Graph, fixed_by_user: frozenset[str]) -> frozenset[str]:
+    """Names of the float values that have the user's width.
+
+    fixed_by_user: names of those for which the user gave the very format.
+    """
+    found = {n.name for n in graph.nodes if n.op in STORED} | set(graph.outputs) | set(fixed_by_user)
+    for node in reversed(graph.nodes):
+        if node.op in READERS or (node.op == "cast" and not node.dtype.startswith("float")):
+            found.update(node.args)
+        if node.name in found and node.op in (*MOVES, "pad"):
+            found.update(node.args)
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Formats of the intermediates and what is needed of every float value, by node name."""
+
+    formats: Mapping[str, NumberFormat]
+    needs: Mapping[str, Need]
+
+
+def inner_formats(
+    graph: Graph,
+    formats: Mapping[str, NumberFormat],
+    widths: Mapping[str, int],
+    largest: Mapping[str, float],
+    spare: Mapping[str, int],
+) -> Inner:
+    """Formats of the float values that `formats` does not have yet.
+
+    formats: of stored floats, integers and bools. widths: the user's width for each value. largest:
+    calibrated magnitudes. spare: headroom in bits, by value.
+    """
+    nodes = graph.by_name
+    bounds = _bounds(graph, nodes, formats, largest, spare)
+    needs = _needs(graph, nodes, formats, bounds)
+    chosen: dict[str, NumberFormat] = {}
+    for node in graph.nodes:
+        if node.name in formats:
+            continue
+        if node.op in MOVES:
+            source = node.args[0]
+            chosen[node.name] = chosen.get(source) or formats[source]
+            continue
+        width = widths[node.name]
+        chosen[node.name] = _format(bounds[node.name], needs[node.name], largest[node.name], width)
+    return Inner(chosen, needs)
+
+
+def _bounds(
+    graph: Graph,
+    nodes: Mapping[str, Node],
+    formats: Mapping[str, NumberFormat],
+    largest: Mapping[str, float],
+    spare: Mapping[str, int],
+) -> dict[str, Bound]:
+    found: dict[str, Bound] = {}
+    for node in graph.nodes:
+        fmt = formats.get(node.name)
+        if node.op == "constant" and fmt is not None:
+            found[node.name] = constant_bound(graph.constants[node.name], fmt)
+            continue
+        if fmt is not None and not node.dtype.startswith("float"):
+            found[node.name] = stored(fmt)
+            continue
+        if node.op == "cast":
+            derived: Bound | None = found[node.args[0]]
+        else:
+            derived = None if node.op == "input" else forward(node, nodes, found)
+        if fmt is not None:
+            own = stored(fmt)
+            found[node.name] = own if derived is None else own.within(derived)
+            continue
+        peak = largest[node.name]
+        if node.op in GROWING:
+            derived = _calibrated_power(node, derived, largest[node.args[0]])
+        limit = math.ldexp(peak, spare[node.name] + 1) if peak else HUGE
+        if derived is None:
+            derived = Bound(-limit, limit)
+        elif node.op in LIMITED:
+            derived = derived.within(Bound(-limit, limit))
+        if derived.largest >= HUGE or derived.largest > math.ldexp(peak or HUGE, 60):
+            far = math.ldexp(peak, 16) if peak else 1.0
+            derived = derived.within(Bound(-far, far))
+        found[node.name] = derived
+    return found
+
+
+def _calibrated_power(node: Node, derived: Bound | None, peak: float) -> Bound | None:
+    """The range of an exponential whose operand is at most a quarter larger than in calibration."""
+    if derived is None:
+        return None
+    exact = FUNCTIONS[node.op]().exact
+    most = float(exact(np.array([1.25 * peak + 1.0]))[0])
+    return derived.within(Bound(-HUGE, min(most, HUGE)))
+
+
+def _needs(
+    graph: Graph, nodes: Mapping[str, Node], formats: Mapping[str, NumberFormat], bounds: Mapping[str, Bound]
+) -> dict[str, Need]:
+    needs: dict[str, Need] = {n.name: Need() for n in graph.nodes}
+    for node in reversed(graph.nodes):
+        if not node.dtype.startswith("float") or node.op in ("input", "constant"):
+            if node.op not in ("input", "constant") and node.name in formats:
+                _picky(node, nodes, bounds, needs)
+            continue
+        fmt = formats.get(node.name)
+        if fmt is not None:
+            needs[node.name] = Need(math.ldexp(fmt.resolution, -SPARE), 0.0)
+        place = Place(node, needs[node.name], bounds[node.name], tuple(bounds[a] for a in node.args))
+        count = folded(node, nodes[node.args[0]]) if node.args else 1
+        for name, need in zip(node.args, backward(place, count), strict=True):
+            needs[name] = needs[name].both(need)
+    return needs
+
+
+def _picky(
+    node: Node, nodes: Mapping[str, Node], bounds: Mapping[str, Bound], needs: dict[str, Need]
+) -> None:
+    """A comparison or a choice of index tells its float operands apart as far as they are known."""
+    for name in node.args:
+        if nodes[name].dtype.startswith("float"):
+            needs[name] = needs[name].both(Need(math.ldexp(bounds[name].largest, -24), 0.0))
+
+
+def _format(bound: Bound, need: Need, peak: float, width: int) -> NumberFormat:
+    """The fewest bits that hold the range to the need."""
+    size = bound.largest or peak or 1.0
+    error = max(need.at(bound.smallest), math.ldexp(peak or size, -2 * width - 6))
+    frac = math.ceil(-math.log2(error)) if math.isfinite(error) else -math.frexp(size)[1] + width
+    if bound.frac is not None:
+        frac = min(frac, bound.frac)
+    whole = math.frexp(size)[1]
+    bits = max(NARROWEST, whole + 1 + frac)
+    cut = max(0, bits - WIDEST)
+    return fixed(bits - cut, frac - cut)
