@@ -17,9 +17,9 @@ from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.channels import channel_fracs
+from torchcalyx.quantize.equalise import balanced
 from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
 from torchcalyx.quantize.needs import Need
-from torchcalyx.quantize.observe import observe
 from torchcalyx.quantize.precision import Precisions, spare_bits
 from torchcalyx.quantize.signs import never_negative
 
@@ -30,6 +30,7 @@ __all__ = ["MOVES", "Typed", "quantize"]
 class Typed:
     """A graph with the number format of every value, by node name.
 
+    graph: may have other constants than the graph it was made from: factors move between layers (`equalise`).
     needs: how exact each float value has to be for its consumers. stored: names of the float values that have
     the user's width; the others are intermediates. weight_fracs: fraction bits wanted for each output channel
     of constant weights, where they are not all those of the format.
@@ -56,7 +57,7 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
     precisions = Precisions(graph, options)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
     kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
-    seen = observe(graph, samples, precisions.clipping(graph, kept))
+    graph, seen = balanced(graph, samples, precisions, kept)
     unsigned = never_negative(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}

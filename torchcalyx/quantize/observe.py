@@ -25,15 +25,23 @@ class Seen:
 
     largest: Mapping[str, float]
     values: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    peaks: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
 
-def observe(graph: Graph, samples: Sequence[Sequence[Array]], keep: Collection[str] = ()) -> Seen:
-    """Largest magnitude of every float value over the calibration inputs; of those in `keep` a sample too.
+def observe(
+    graph: Graph,
+    samples: Sequence[Sequence[Array]],
+    keep: Collection[str] = (),
+    elements: Collection[str] = (),
+) -> Seen:
+    """Largest magnitude of every float value over the calibration inputs; of those in `keep` a sample too, of
+    those in `elements` the largest magnitude of each element.
 
     Raises InputError when a calibration input makes a value infinite or NaN.
     """
     largest = {n.name: 0.0 for n in graph.nodes}
     kept: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in keep}
+    wanted, peaks = frozenset(elements), dict[str, npt.NDArray[np.float64]]()
     share = max(64, KEPT // max(1, len(samples)))
     last_use = {a: i for i, n in enumerate(graph.nodes) for a in n.args}
     for number, sample in enumerate(samples):
@@ -45,7 +53,8 @@ def observe(graph: Graph, samples: Sequence[Sequence[Array]], keep: Collection[s
                 args = [_widened(values[a]) for a in node.args]
                 values[node.name] = evaluate(node, args)
             if node.dtype.startswith("float") and values[node.name].size:
-                peak = float(np.max(np.abs(values[node.name].astype(np.float64))))
+                sizes = np.abs(values[node.name].astype(np.float64))
+                peak = float(np.max(sizes))
                 if not math.isfinite(peak):
                     raise InputError(
                         f"calibration input {number} makes {node.op} (node {node.name!r}) "
@@ -53,15 +62,18 @@ def observe(graph: Graph, samples: Sequence[Sequence[Array]], keep: Collection[s
                         "fixed-point formats are chosen from finite values: give other calibration inputs"
                     )
                 largest[node.name] = max(largest[node.name], peak)
+                if node.name in wanted:
+                    peaks[node.name] = np.maximum(peaks.get(node.name, 0.0), sizes)
                 if node.name in kept and (node.op != "constant" or not number):
-                    kept[node.name].append(_spread(values[node.name], share))
+                    kept[node.name].append(spread(values[node.name], share))
             for name in node.args:
                 if last_use[name] == index and name not in graph.inputs:
                     values.pop(name, None)
-    return Seen(largest, {name: np.concatenate(parts) for name, parts in kept.items() if parts})
+    values_kept = {name: np.concatenate(parts) for name, parts in kept.items() if parts}
+    return Seen(largest, values_kept, peaks)
 
 
-def _spread(values: Array, count: int) -> npt.NDArray[np.float64]:
+def spread(values: Array, count: int = KEPT) -> npt.NDArray[np.float64]:
     """At most `count` values, evenly chosen."""
     flat = values.astype(np.float64).reshape(-1)
     if flat.size <= count:
