@@ -69,7 +69,8 @@ def channel_factors(graph: Graph, found: Labelled, seen: Seen, names: Sequence[s
     `UNLIKE` bits smaller than the largest.
 
     A channel grows no more than the weights that make it are smaller than others: one that was merely quiet
-    in calibration keeps its room, and one that was silent counts as much as its weights say. names: the stored values with free elements.
+    in calibration keeps its room, and one that was silent counts as much as its weights say. names: stored
+    values with free elements.
     """
     peaks, sizes = np.zeros(found.count), np.zeros(found.count)
     for name in names:
