@@ -8,7 +8,7 @@ import numpy.typing as npt
 from torchcalyx.ir.graph import Graph
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 from torchcalyx.quantize.precision import Precisions
-from torchcalyx.quantize.scales import NARROW, choose_format
+from torchcalyx.quantize.scales import NARROW, row_fracs
 
 SPREAD = 3
 """Bits between the coarsest and the finest channel from which on they have binary points of their own when
@@ -45,11 +45,10 @@ def _fracs(weight: npt.NDArray[np.float64], width: int) -> tuple[int, ...]:
     """Fraction bits of each channel; a channel of zeros takes those of the finest. () when all are zero."""
     rows = weight.reshape(weight.shape[0], -1)
     largest = np.abs(rows).max(axis=1)
-    if not largest.any():
+    some = largest > 0
+    if not some.any():
         return ()
-    chosen = [
-        choose_format(float(peak), row if width <= NARROW else None, width, 0).frac if peak else None
-        for peak, row in zip(largest, rows, strict=True)
-    ]
-    finest = max(frac for frac in chosen if frac is not None)
-    return tuple(finest if frac is None else frac for frac in chosen)
+    chosen = row_fracs(rows[some], largest[some], width)[0]
+    fracs = np.full(len(rows), chosen.max())
+    fracs[some] = chosen
+    return tuple(int(frac) for frac in fracs)

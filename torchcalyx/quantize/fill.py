@@ -15,14 +15,15 @@ from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.quantize.labels import FIXED, Labelled, Labels
 from torchcalyx.quantize.observe import Seen
 from torchcalyx.quantize.rescale import Factors, channels
-from torchcalyx.quantize.scales import Reals, best_format, choose_format, square_error
+from torchcalyx.quantize.scales import Reals, best_format, row_fracs, square_error
 
 STEPS = 16
 """Factors tried between 1 and 2."""
 _SWEEPS = 2
 _SAMPLE = 4096
-"""Values of a tensor, and weights of a channel times channels, that judge a factor."""
-_ROWS = 32
+"""Values of a tensor that judge a factor."""
+_ROWS, _COLUMNS = 16, 512
+"""Channels of a layer, and weights of each, that do."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,14 @@ class _Weights:
 
     into: int
     out: int
-    rows: tuple[Reals, ...]
+    rows: Reals
+    largest: Reals
     width: int
 
     def error(self, factor: float) -> float:
         """As of a value, mean of the channels."""
-        found = []
-        for row in self.rows:
-            values = row * factor
-            fmt = choose_format(float(np.abs(values).max()), values, self.width, 0)
-            found.append(square_error(values, fmt) / max(float(np.mean(np.square(values))), 1e-300))
-        return float(np.mean(found))
+        found = row_fracs(self.rows * factor, self.largest * factor, self.width)[1]
+        return float(np.mean(found / np.square(self.rows * factor).mean(axis=1)))
 
 
 def fill_factors(
@@ -113,15 +111,17 @@ def _weights(graph: Graph, found: Labelled, groups: Labels, widths: Mapping[str,
     for node in graph.nodes:
         if node.name in found.scalable and node.op in ("linear", "conv") and node.args[1] in widths:
             into, out = (int(groups[channels(found.labels[n], node)[0]]) for n in (node.args[0], node.name))
-            rows = _some(graph, node)
-            if into != out and rows:
-                result.append(_Weights(into, out, rows, widths[node.args[1]]))
+            rows = _rows(graph, node)
+            if into != out and rows.any():
+                few = rows[:, :: max(1, rows.shape[1] // _COLUMNS)]
+                seen = few.any(axis=1)
+                largest = np.abs(rows).max(axis=1)
+                result.append(_Weights(into, out, few[seen], largest[seen], widths[node.args[1]]))
     return result
 
 
-def _some(graph: Graph, node: Node) -> tuple[Reals, ...]:
-    """Some channels that are not all zero."""
-    weight = graph.constants[node.args[1]].astype(np.float64)
-    rows = weight.reshape(weight.shape[0], -1)
-    rows = rows[np.abs(rows).max(axis=1, initial=0.0) > 0]
-    return tuple(rows[:: max(1, len(rows) // _ROWS)])
+def _rows(graph: Graph, node: Node) -> Reals:
+    """Some channels of the weights of a layer."""
+    weight = graph.constants[node.args[1]]
+    few = weight[:: max(1, weight.shape[0] // _ROWS)].astype(np.float64)
+    return few.reshape(len(few), -1)

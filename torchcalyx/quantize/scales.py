@@ -11,6 +11,7 @@ import numpy.typing as npt
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 
 Reals: TypeAlias = "npt.NDArray[np.float64]"
+Ints: TypeAlias = "npt.NDArray[np.int64]"
 
 NARROW = 8
 """Widest format, in bits, of which clipping may choose the binary point, and which may go without a sign."""
@@ -58,3 +59,21 @@ def choose_format(
     found = [square_error(values, fmt) for fmt in finer]
     best = int(np.argmin(found))
     return finer[best] if found[best] < _CLEARLY * found[0] else whole
+
+
+def row_fracs(rows: Reals, largest: Reals, width: int) -> tuple[Ints, Reals]:
+    """Fraction bits of each row of weights, chosen as `choose_format` does, and its mean square error.
+
+    largest: magnitude of each row, none 0. rows: all elements or a sample of them.
+    """
+    top = (1 << (width - 1)) - 1
+    fracs = width - 1 - np.frexp(largest)[1].astype(np.int64)
+    fracs -= np.rint(np.ldexp(largest, fracs)) > top
+    errors = []
+    for more in range(_FINER + 1 if width <= NARROW else 1):
+        scaled = np.ldexp(rows, (fracs + more)[:, None])
+        lost = np.clip(np.rint(scaled), -top - 1, top) - scaled
+        errors.append(np.mean(np.square(lost), axis=1) * 4.0 ** -(fracs + more))
+    best = np.argmin(errors, axis=0)
+    best[np.min(errors, axis=0) >= _CLEARLY * errors[0]] = 0
+    return fracs + best, np.take_along_axis(np.array(errors), best[None, :], axis=0)[0]
