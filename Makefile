@@ -11,7 +11,7 @@ READY := $(VENV)/.torchcalyx-ready
 PYTEST_ARGS ?= -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pitch test lint test-fast test-slow bench fuzz doctor clean
+.PHONY: help setup demo pitch test lint test-fast test-slow bench numbers fuzz doctor clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -40,6 +40,10 @@ test-slow: $(READY) ## the tests that take minutes
 
 bench: $(READY) ## the benchmarks with a goal, as tables
 	$(BIN)/python -m benchmarks
+
+numbers: $(READY) ## errors against torch in float64: tables, then 10,000 drawn inputs
+	$(BIN)/python -m benchmarks.numbers
+	$(BIN)/python -m pytest -m slow tests/test_accuracy.py
 
 fuzz: $(READY) ## N=200 random graphs through the compiler; failing ones are saved in fuzz-failures/
 	$(BIN)/python -m tests.fuzz $(or $(N),100) $(if $(SEED),--seed $(SEED))

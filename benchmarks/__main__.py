@@ -15,6 +15,7 @@ from benchmarks import (
     convolution,
     digits,
     eight_bits,
+    exactness,
     gemm,
     systolic_lang,
     vectors,
@@ -22,7 +23,7 @@ from benchmarks import (
 from benchmarks.figures import Figure, show
 from torchcalyx.errors import ToolNotFound
 
-MODULES = (gemm, systolic_lang, batch_one, vectors, digits, eight_bits, convolution, build_cost)
+MODULES = (gemm, systolic_lang, batch_one, vectors, digits, eight_bits, convolution, build_cost, exactness)
 
 
 def main(*arguments: str) -> int:

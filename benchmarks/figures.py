@@ -6,6 +6,7 @@ Each benchmark module has `figures(quick)`, which measures and returns its figur
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from torchcalyx.results.tables import table_text
 
-Unit: TypeAlias = Literal["cycles", "%", "s", "MB"]
+Unit: TypeAlias = Literal["cycles", "%", "s", "MB", "count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Figure:
         return self.what, self.unit, bound, self._text(self.reached), ratio, goal, verdict
 
     def _text(self, value: float) -> str:
-        if value == int(value):
+        if math.isfinite(value) and value == int(value):
             return str(int(value))
         return f"{value:.2f}"
 

@@ -46,7 +46,7 @@ class Cost:
 @dataclass(frozen=True)
 class Emulated:
     """Results of a software model: one (rows, cols) integer array per written port, and how many values
-    saturated.
+    saturated (a plain count, or a `Saturation`, which also says how many bits were missing).
     """
 
     outputs: tuple[IntArray, ...]

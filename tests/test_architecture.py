@@ -22,7 +22,7 @@ LAYERS: dict[str, int] = {
     name: layer
     for layer, names in enumerate(
         (
-            "errors",
+            "errors warn",
             "kernels",
             "ir design options selection plan",
             "tools emit emulate simulate host results",

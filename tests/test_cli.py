@@ -70,6 +70,7 @@ class Text:
     exact: bool = True
     ok: bool = True
     simulated_cycles: int = 12
+    saturations: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -105,6 +106,7 @@ def test_compile_saves_and_names_what_it_wrote(compiled: StandIn, model: str, tm
         "directory": str(tmp_path / "out"),
         "cycles": 12,
         "files": ["data/x.hex", "design.futil"],
+        "warnings": [],
     }
     assert "noise of the model file" in done.stderr
 
@@ -138,6 +140,7 @@ def test_run_fails_on_any_mismatch(
         "predicted_cycles": 12,
         "exact": exact,
         "comparison": {"text": "comparison of 1 output"},
+        "warnings": [],
     }
 
 

@@ -110,7 +110,9 @@ def test_a_mean_divides_exactly_whatever_follows(scale: float) -> None:
 
 def test_a_float_outside_its_format_saturates_before_it_becomes_an_integer() -> None:
     model = Function(lambda x: (x * 2.5).to(torch.int32)).eval()
-    hw = torchcalyx.compile(model, torch.ones(3), precision="fixed16.12", simulator="icarus")
+    hw = torchcalyx.compile(
+        model, torch.ones(3), precision="fixed16.12", simulator="icarus", on_saturation="ignore"
+    )
     x = torch.tensor([1.5, 7.0, -7.0])  # 3.75, and 17.5 beyond the format's 8
     assert hw(x).tolist() == hw.emulate(x).tolist() == [3, 7, -8]
 

@@ -35,6 +35,15 @@ KNOWN = [f.name for f in dataclasses.fields(Options)]
         ({"precision": "ufixed8.4"}, "precision ufixed8.4 is not a signed fixed-point format"),
         ({"precision": 16}, "precision 16 is not one of"),
         ({"precision": {"layer.*": "float99"}}, "precision 'float99' is not one of"),
+        (
+            {"precision": "fixed16.81"},
+            "precision fixed16.81 has its binary point more than 64 places outside its 16 bits: give -64 to "
+            "80 fraction bits, or fixed8, fixed16 or fixed32, whose binary points calibration chooses",
+        ),
+        (
+            {"precision": {"*": fixed(8, -65)}},
+            "precision fixed8.-65 has its binary point more than 64 places",
+        ),
         ({"multipliers": 0}, "multipliers must be a whole number from 1 to 65536, not 0"),
         ({"multipliers": True}, "multipliers must be a whole number from 1 to 65536, not True"),
         ({"multipliers": 2.0}, "multipliers must be a whole number from 1 to 65536, not 2.0"),
@@ -43,6 +52,13 @@ KNOWN = [f.name for f in dataclasses.fields(Options)]
             {"lanes": 8, "multipliers": 4},
             "lanes=8 exceeds multipliers=4: an elementwise product needs one multiplier a lane; raise "
             "multipliers or lower lanes",
+        ),
+        ({"headroom": -1}, "headroom must be a whole number from 0 to 16, not -1"),
+        ({"headroom": 17}, "headroom must be a whole number from 0 to 16, not 17"),
+        ({"headroom": 1.0}, "headroom must be a whole number from 0 to 16, not 1.0"),
+        (
+            {"on_saturation": "raise"},
+            "on_saturation must be one of 'warn', 'error', 'ignore', not 'raise'",
         ),
         ({"schedule": "throughput"}, "schedule must be one of 'latency', not 'throughput'"),
         ({"share": 1}, "share must be True or False, not 1"),
@@ -92,7 +108,14 @@ def test_lanes_follow_from_the_multipliers(multipliers: int, lanes: int) -> None
 
 @pytest.mark.parametrize(
     ("precision", "resolved"),
-    [("fixed8", 8), ("fixed32", 32), ("fixed16.8", fixed(16, 8)), (fixed(12, 3), fixed(12, 3))],
+    [
+        ("fixed8", 8),
+        ("fixed32", 32),
+        ("fixed16.8", fixed(16, 8)),
+        ("fixed16.80", fixed(16, 80)),
+        ("fixed16.-64", fixed(16, -64)),
+        (fixed(12, 3), fixed(12, 3)),
+    ],
     ids=str,
 )
 def test_precisions(precision: Any, resolved: int | NumberFormat) -> None:
@@ -136,19 +159,20 @@ def default() -> torchcalyx.CompiledModule:
 
 
 def float_formats(hw: torchcalyx.CompiledModule, path: str) -> set[str]:
-    """Formats of the float values that the module at `path` computes."""
+    """Formats of the float values that the module at `path` computes and that are stored."""
     typed = hw.stages.typed
     return {
         str(typed.formats[n.name])
         for n in typed.graph.nodes
-        if n.source.module_path == path and n.op != "constant"
+        if n.source.module_path == path and n.op != "constant" and n.name in typed.stored
     }
 
 
 def test_precision_sets_the_width() -> None:
     widths = {
-        name: {f.width for f in build(precision=name).stages.typed.formats.values()}
+        name: {typed.formats[n].width for n in typed.stored}
         for name in ("fixed8", "fixed16", "fixed32")
+        for typed in [build(precision=name).stages.typed]
     }
     assert widths == {"fixed8": {8}, "fixed16": {16}, "fixed32": {32}}
     assert default().stages.typed == build(precision="fixed16").stages.typed
@@ -165,6 +189,52 @@ def test_precision_may_differ_by_module() -> None:
     assert all(f.startswith("fixed8.") for f in float_formats(hw, "last"))
     with pytest.raises(OptionsError, match="^precision patterns 'middle' match no module; .*'first'.*'last'"):
         build(precision={"middle": "fixed8"})
+
+
+class Constant(nn.Module):
+    """Computes nothing: its graph has no nodes, so nothing has a module path."""
+
+    def forward(self, x: Tensor) -> int:
+        return 3
+
+
+class Nothing(nn.Module):
+    def forward(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize("precision", ["fixed16", "fixed16.8", {"*": "fixed8"}, {"": "fixed8"}], ids=str)
+def test_a_precision_for_everything_fits_a_model_without_module_paths(precision: Any) -> None:
+    assert torchcalyx.compile(Nothing().eval(), (), precision=precision).emulate() == 3
+    assert torchcalyx.compile(Constant().eval(), (X,), precision=precision).emulate(X) == 3
+    with pytest.raises(OptionsError, match="^precision patterns 'layer' match no module; .*: none$"):
+        torchcalyx.compile(Nothing().eval(), (), precision={"layer": "fixed8"})
+
+
+@pytest.mark.filterwarnings("ignore::torchcalyx.AccuracyWarning")  # three bits less of eight
+@pytest.mark.parametrize(("precision", "usual"), [("fixed8", 0), ("fixed16", 1), ("fixed32", 1)])
+def test_headroom_moves_the_binary_points_of_what_is_calibrated(precision: str, usual: int) -> None:
+    def fracs(op: str, **options: Any) -> list[int]:
+        typed = build(precision=precision, **options).stages.typed
+        return [
+            typed.formats[n.name].frac
+            for n in typed.graph.nodes
+            if (n.op == "constant") == (op == "constant")
+        ]
+
+    for headroom in (0, 1, 3):
+        moved = fracs("computed", headroom=headroom)
+        assert moved == [f + usual - headroom for f in fracs("computed")]
+        assert fracs("constant", headroom=headroom) == fracs("constant")  # parameters are known
+    assert fracs("computed", headroom=usual) == fracs("computed")
+
+
+def test_on_saturation_decides_what_a_call_does() -> None:
+    assert torch.isfinite(build(on_saturation="ignore").emulate(100 * X)).all()
+    with pytest.warns(torchcalyx.SaturationWarning, match="values of 1 input"):
+        build().emulate(100 * X)
+    with pytest.raises(torchcalyx.SaturationError, match="^values of 1 input"):
+        build(on_saturation="error").emulate(100 * X)
 
 
 def test_calibration_chooses_the_binary_points() -> None:

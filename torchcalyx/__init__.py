@@ -10,12 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from torchcalyx.errors import (
+    AccuracyWarning,
     CaptureError,
     InputError,
     KernelParameterError,
     MismatchError,
     OptionsError,
     PlanError,
+    SaturationError,
+    SaturationWarning,
     SimulationError,
     ToolError,
     ToolNotFound,
@@ -40,6 +43,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "AccuracyWarning",
     "CaptureError",
     "CompiledModule",
     "InputError",
@@ -49,6 +53,8 @@ __all__ = [
     "Options",
     "OptionsError",
     "PlanError",
+    "SaturationError",
+    "SaturationWarning",
     "SimulationError",
     "ToolError",
     "ToolNotFound",

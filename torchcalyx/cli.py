@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +20,15 @@ from rich.console import Console
 from rich.table import Table
 
 from torchcalyx import __version__
-from torchcalyx.errors import InputError, MismatchError, ToolError, ToolNotFound, TorchCalyxError
+from torchcalyx.errors import (
+    AccuracyWarning,
+    InputError,
+    MismatchError,
+    SaturationWarning,
+    ToolError,
+    ToolNotFound,
+    TorchCalyxError,
+)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -36,7 +46,8 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         arguments = [*getattr(ctx, "_protected_args", []), *ctx.args]
         try:
-            return super().invoke(ctx)
+            with _warnings_as_text(ctx):
+                return super().invoke(ctx)
         except click.UsageError as error:
             if "--json" not in arguments:
                 raise
@@ -48,6 +59,35 @@ class _Commands(click.Group):
             else:
                 click.echo(f"{type(error).__name__}: {error}", err=True)
             ctx.exit(exit_code(error))
+
+
+@contextmanager
+def _warnings_as_text(ctx: click.Context) -> Iterator[None]:
+    """Our warnings become lines of standard error, and are kept for `--json`: no line of the user's code
+    called us.
+    """
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+        for kind in (AccuracyWarning, SaturationWarning):
+            warnings.simplefilter("always", kind)
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, (AccuracyWarning, SaturationWarning)):
+                return others(message, category, *place, **more)
+            text = {"warning": category.__name__, "message": str(message)}
+            ctx.ensure_object(dict).setdefault("warnings", []).append(text)
+            click.echo(f"{category.__name__}: {message}", err=True)
+
+        warnings.showwarning = show
+        yield
+
+
+def _warned() -> list[dict[str, str]]:
+    """The warnings that this command has shown."""
+    found: list[dict[str, str]] = (
+        click.get_current_context().find_root().ensure_object(dict).get("warnings", [])
+    )
+    return found
 
 
 def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
@@ -149,7 +189,7 @@ def compile_command(target: str, output: Path, as_json: bool, **options: Any) ->
     hw.save(output)
     files = sorted(str(p.relative_to(output)) for p in output.rglob("*") if p.is_file())
     if as_json:
-        _echo_json({"directory": str(output), "cycles": hw.cycles, "files": files})
+        _echo_json({"directory": str(output), "cycles": hw.cycles, "files": files, "warnings": _warned()})
     else:
         click.echo(f"{output}: {len(files)} files, {hw.cycles} cycles a call; see its README.md")
 
@@ -158,8 +198,12 @@ def compile_command(target: str, output: Path, as_json: bool, **options: Any) ->
 @_model_options
 def run_command(target: str, as_json: bool, **options: Any) -> None:
     """Simulate the model on FACTORY's inputs and compare with PyTorch; exit code 1 on a mismatch."""
+    from torchcalyx.options import Options
+    from torchcalyx.results.saturations import alert
+
     hw, inputs = _compile(target, options)
     comparison = hw.check(*inputs)
+    alert([comparison.saturations], Options.of(None, _given(options)))
     simulated = comparison.simulated_cycles
     if as_json:
         _echo_json(
@@ -168,6 +212,7 @@ def run_command(target: str, as_json: bool, **options: Any) -> None:
                 "predicted_cycles": hw.cycles,
                 "exact": comparison.exact,
                 "comparison": json.loads(comparison.to_json()),
+                "warnings": _warned(),
             }
         )
     else:
@@ -212,8 +257,11 @@ def _compile(target: str, options: dict[str, Any]) -> tuple[Any, tuple[Any, ...]
     from torchcalyx.factory import load_model
 
     module, inputs = load_model(target)
-    given = {name: value for name, value in options.items() if value is not None}
-    return compile(module, inputs, **given), inputs
+    return compile(module, inputs, **_given(options)), inputs
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _describe_family(family: type) -> dict[str, Any]:

@@ -22,16 +22,19 @@ from torchcalyx.pipeline import (
     Stages,
     arrays_of,
     as_arguments,
+    as_call,
     output_names,
     positional,
     torch_outputs,
 )
 from torchcalyx.plan.images import input_images, output_arrays
+from torchcalyx.quantize.masked import refuse_empty_rows
 from torchcalyx.results.bundle import manifest, vectors
 from torchcalyx.results.check import Program, compare_program
 from torchcalyx.results.comparison import Comparison
 from torchcalyx.results.explain import explain
 from torchcalyx.results.report import Report, make_report
+from torchcalyx.results.saturations import Saturations, alert, find_saturations
 from torchcalyx.results.save import save_design
 from torchcalyx.simulate import simulate
 from torchcalyx.tools.toolchain import compile_calyx
@@ -45,13 +48,15 @@ class RunResult:
     """One simulated call.
 
     outputs: as the torch module returns them. cycles: simulated. saturated_inputs: input elements that
-    did not fit their format, by input. trace: the waveform file, None without.
+    did not fit their format, by input. trace: the waveform file, None without. saturations: every input and
+    kernel whose values did not fit, with what would have been enough.
     """
 
     outputs: Any
     cycles: int
     saturated_inputs: Mapping[str, int]
     trace: Path | None = None
+    saturations: Saturations = ()
 
 
 class CompiledModule:
@@ -59,8 +64,9 @@ class CompiledModule:
 
     Shapes, dtypes and values that are no tensors are fixed by the example inputs, or by the first call
     when there were none; another call that differs raises InputError. Inputs are quantised to the formats
-    chosen at compilation: floats saturate, NaN and integers out of range raise InputError. Inputs are
-    never modified. May be used from several threads.
+    chosen at compilation: floats saturate, NaN and integers out of range raise InputError. A call in which
+    inputs or kernels saturate does what `Options.on_saturation` says. Inputs are never modified. May be used
+    from several threads.
     """
 
     def __init__(self, module: Module, options: Options, lower: Lower) -> None:
@@ -117,26 +123,29 @@ class CompiledModule:
         """Run the hardware in the simulator; the result has the structure, shapes and dtypes of the torch
         module's.
         """
-        return self._run([self._store(inputs, kwargs)])[0].outputs
+        silent = self._options.on_saturation == "ignore"
+        return self._run([self._store(inputs, kwargs)], count=not silent)[0].outputs
 
     def emulate(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the software model, which equals the hardware to the bit and needs no tool."""
-        stored = self._store(inputs, kwargs)
-        return self._result(emulate(self.stages.selection, stored.arrays).outputs)
+        stored, selection = self._store(inputs, kwargs), self.stages.selection
+        emulated = emulate(selection, stored.arrays)
+        alert([find_saturations(selection, stored, emulated)], self._options)
+        return self._result(emulated.outputs)
 
     def simulate(self, *inputs: Any, trace: str | Path | None = None, **kwargs: Any) -> RunResult:
         """Run the hardware once. trace: waveform file to write, ending in .vcd or .fst.
 
-        Raises ToolNotFound, ToolError, or SimulationError when the simulation hangs or leaves an output
-        undefined.
+        Raises ToolNotFound, ToolError, SimulationError when the simulation hangs or leaves an output
+        undefined, or SaturationError when the options ask for it.
         """
         return self._run([self._store(inputs, kwargs)], Path(trace) if trace is not None else None)[0]
 
     def simulate_batch(self, calls: Iterable[Any]) -> list[RunResult]:
-        """Run the hardware for each tuple of inputs in turn, all in one simulator process. Raises as
-        `simulate`.
+        """Run the hardware for each tuple of inputs in turn, all in one simulator process. With keyword
+        arguments each is a pair of tuple and dict. Raises as `simulate`.
         """
-        return self._run([self._store(as_arguments(inputs), {}) for inputs in calls])
+        return self._run(self._stored_calls(calls))
 
     def check(self, *inputs: Any, **kwargs: Any) -> Comparison:
         """Compare torch, software model and hardware, per output and per layer.
@@ -169,20 +178,17 @@ class CompiledModule:
 
     def explain(self) -> str:
         """Which graph node became which kernel, by which rule, and why other rules refused."""
-        return explain(self.stages.graph, self.stages.selection)
+        return explain(self.stages.typed.graph, self.stages.selection)
 
     def save(self, directory: str | Path, calls: Sequence[Any] | None = None) -> Path:
         """Write a folder that runs in Icarus or Verilator without Python, and return its path.
 
-        calls: tuples of inputs to save as test vectors (default: the example inputs). Raises InputError
-        when `directory` holds something else than an earlier save, MismatchError as `bundle.vectors`, and
-        as `simulate`.
+        calls: the test vectors to save, as for `simulate_batch` (default: the example inputs). Raises
+        InputError when `directory` holds something else than an earlier save, MismatchError as
+        `bundle.vectors`, and as `simulate`.
         """
         s = self.stages
-        if calls is None:
-            stored = [self._quantised(s.example)]
-        else:
-            stored = [self._store(as_arguments(inputs), {}) for inputs in calls]
+        stored = [self._quantised(s.example)] if calls is None else self._stored_calls(calls)
         inputs, expected = vectors(self._program, self.verilog, self._options.simulator, stored)
         extra = manifest(self._program, self._paths, output_names(s.captured))
         html = self.report().to_html()
@@ -208,16 +214,35 @@ class CompiledModule:
         return arrays_of(self.specialise(args, kwargs).captured.flatten_inputs(args, kwargs))
 
     def _quantised(self, arrays: Sequence[Array]) -> Stored:
-        return store_inputs(self.stages.selection, self._paths, arrays)
+        s = self.stages
+        refuse_empty_rows(s.graph, s.typed.heads, arrays)
+        return store_inputs(s.selection, self._paths, arrays)
 
     def _store(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Stored:
         """The stored integers of a call's inputs; the first call compiles."""
         return self._quantised(self._arrays(*positional(self._module, args, kwargs)))
 
-    def _run(self, calls: Sequence[Stored], trace: Path | None = None) -> list[RunResult]:
+    def _stored_calls(self, calls: Iterable[Any]) -> list[Stored]:
+        """The stored integers of a list of calls; where nothing is compiled yet, the first one compiles."""
+        stored = []
+        for inputs in calls:
+            stages = self._stages
+            args, kwargs = (as_arguments(inputs), {}) if stages is None else as_call(stages.captured, inputs)
+            stored.append(self._store(args, kwargs))
+        return stored
+
+    def _run(
+        self, calls: Sequence[Stored], trace: Path | None = None, *, count: bool = True
+    ) -> list[RunResult]:
+        """Simulate calls; what saturates is told before. count: whether to find that out."""
         if not calls:
             return []
         s = self.stages
+        saturations: list[Saturations] = [()] * len(calls)
+        if count:
+            models = (emulate(s.selection, call.arrays) for call in calls)
+            saturations = [find_saturations(s.selection, c, m) for c, m in zip(calls, models, strict=True)]
+            alert(saturations, self._options)
         images = [input_images(s.selection, s.plan, call.arrays) for call in calls]
         found = simulate(s.design, self.verilog, images, simulator=self._options.simulator, trace=trace)
         self._simulated_cycles = found.cycles[-1]
@@ -227,8 +252,11 @@ class CompiledModule:
                 cycles,
                 call.saturated,
                 trace,
+                places,
             )
-            for call, inputs, outputs, cycles in zip(calls, images, found.outputs, found.cycles, strict=True)
+            for call, inputs, outputs, cycles, places in zip(
+                calls, images, found.outputs, found.cycles, saturations, strict=True
+            )
         ]
 
     def _result(self, stored: Sequence[IntArray | None]) -> Any:

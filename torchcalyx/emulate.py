@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchcalyx.errors import PlanError
-from torchcalyx.kernels.arith.numerics import IntArray
+from torchcalyx.kernels.arith.numerics import IntArray, product
+from torchcalyx.kernels.arith.saturation import Saturation
 from torchcalyx.kernels.contract import writes
 from torchcalyx.plan.images import input_arrays, read_outputs
 from torchcalyx.selection import Call, Selection
@@ -27,7 +28,7 @@ class EmulationResult:
 
     buffers: Mapping[str, IntArray] = field(hash=False)
     outputs: tuple[IntArray | None, ...] = field(hash=False)
-    saturated: Mapping[str, int] = field(hash=False)
+    saturated: Mapping[str, Saturation] = field(hash=False)
 
 
 def emulate(selection: Selection, inputs: Sequence[IntArray]) -> EmulationResult:
@@ -48,7 +49,7 @@ def emulate(selection: Selection, inputs: Sequence[IntArray]) -> EmulationResult
     return EmulationResult(buffers, read_outputs(selection, buffers), saturated)
 
 
-def _run(call: Call, buffers: dict[str, IntArray]) -> int:
+def _run(call: Call, buffers: dict[str, IntArray]) -> Saturation:
     """One call: the elements it writes enter its buffers, the rest of them stays. Returns what saturated."""
     result = call.spec.emulate(*(buffers[name] for name in call.reads))
     ports = writes(call.spec)
@@ -61,4 +62,5 @@ def _run(call: Call, buffers: dict[str, IntArray]) -> int:
             have = f"buffer {name!r} of port {port.name!r} has {target.shape}"
             raise PlanError(f"{model} returns shape {values.shape}, {have}")
         port.operand.access.write(target, port.operand.access.read(values))
-    return result.saturated
+    out = ports[0].operand
+    return Saturation.measured(result.saturated, product(out.access.sizes), out.fmt)

@@ -1,4 +1,4 @@
-"""Every exception class of torchcalyx.
+"""Every exception and warning class of torchcalyx.
 
 A user catches `TorchCalyxError`. Each message is complete by itself: what failed, for which node and
 shapes, at which line of the user's model, why, and what to do.
@@ -17,6 +17,10 @@ class OptionsError(TorchCalyxError, ValueError):
 
 class InputError(TorchCalyxError, ValueError):
     """The tensors of a call do not fit the compiled program (count, structure, shape, dtype or range)."""
+
+
+class SaturationError(TorchCalyxError):
+    """Values of a call left the range of their formats, and `on_saturation` is "error"."""
 
 
 class CaptureError(TorchCalyxError):
@@ -49,3 +53,11 @@ class SimulationError(ToolError):
 
 class MismatchError(TorchCalyxError):
     """Two executions that must agree to the bit do not."""
+
+
+class SaturationWarning(UserWarning):
+    """Values of a call left the range of their formats and were cut to its ends."""
+
+
+class AccuracyWarning(UserWarning):
+    """A compiled module is less exact than its user has reason to expect."""

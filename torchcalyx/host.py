@@ -10,6 +10,7 @@ import numpy as np
 from torchcalyx.errors import InputError
 from torchcalyx.ir.graph import Array
 from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat
+from torchcalyx.kernels.arith.saturation import Saturation, store_measured
 from torchcalyx.selection import InputBinding, OutputBinding, Selection
 
 
@@ -17,32 +18,35 @@ from torchcalyx.selection import InputBinding, OutputBinding, Selection
 class Stored:
     """The inputs of one call: stored integers in each tensor's own shape, one for each of `Selection.inputs`.
 
-    saturated: elements that did not fit their format, by the path of each float input.
+    paths: how the user names each. saturated: elements that did not fit their format, by the path of each
+    float input.
     """
 
     arrays: tuple[IntArray, ...]
-    saturated: dict[str, int]
+    paths: tuple[str, ...]
+    saturated: dict[str, Saturation]
 
 
 def store_inputs(selection: Selection, paths: Sequence[str], arrays: Sequence[Array]) -> Stored:
     """Quantise the inputs of a call. paths: how the user names each.
 
-    Float values are rounded half to even and saturated (infinities too). Raises InputError for NaN, and
-    for an integer outside the range that its format holds.
+    Float values are rounded half to even and saturated (infinities too); masks have a floor. Raises
+    InputError for NaN, and for an integer outside the range that its format holds.
     """
     stored: list[IntArray] = []
-    saturated: dict[str, int] = {}
+    saturated: dict[str, Saturation] = {}
     for binding, path, array in zip(selection.inputs, paths, arrays, strict=True):
         if array.dtype.kind == "f":
             if np.isnan(array).any():
                 index = _where(np.isnan(array))
                 raise InputError(f"argument {path} is NaN at index {index}: fixed-point hardware has no NaN")
-            integers, saturated[path] = binding.fmt.quantize_counting(array)
+            limited = array if binding.floor is None else np.maximum(array, binding.floor)
+            integers, saturated[path] = store_measured(limited, binding.fmt)
             stored.append(integers)
         else:
             _check_range(binding, path, array)
             stored.append(array.astype(np.int64))
-    return Stored(tuple(stored), saturated)
+    return Stored(tuple(stored), tuple(paths), saturated)
 
 
 def real_values(fmt: NumberFormat, stored: IntArray) -> Array:

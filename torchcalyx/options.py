@@ -14,6 +14,10 @@ from torchcalyx.kernels.arith.numerics import NumberFormat, parse_format
 Precision: TypeAlias = "str | NumberFormat"
 PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
 """Named precisions: the width of every float tensor; the binary point of each comes from calibration."""
+OnSaturation: TypeAlias = Literal["warn", "error", "ignore"]
+MAX_HEADROOM = 16
+FAR_POINT = 64
+"""Most places by which a binary point may lie outside the bits of its format."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +37,9 @@ class Options:
     - rules: selection rules (`torchcalyx.match.Rule`) that are tried before the built-in ones.
     - dump: directory that receives the printed form of every stage.
     - multiplier_stages: pipeline registers of a multiplier, 1 to 3.
+    - headroom: integer bits kept free above the calibrated range, 0 to 16; None: 1, and 0 at 8 bits or fewer.
+    - on_saturation: what a call does whose values leave the range of their formats: "warn"
+      (SaturationWarning), "error" (SaturationError) or "ignore".
     """
 
     precision: Precision | Mapping[str, Precision] = "fixed16"
@@ -46,6 +53,8 @@ class Options:
     rules: tuple[Any, ...] = ()
     dump: str | Path | None = None
     multiplier_stages: int = 1
+    headroom: int | None = None
+    on_saturation: OnSaturation = "warn"
 
     def __post_init__(self) -> None:
         precisions = self.precision.values() if isinstance(self.precision, Mapping) else (self.precision,)
@@ -62,6 +71,9 @@ class Options:
                     "needs one multiplier a lane; raise multipliers or lower lanes"
                 )
         _whole("multiplier_stages", self.multiplier_stages, 1, 3)
+        if self.headroom is not None:
+            _whole("headroom", self.headroom, 0, MAX_HEADROOM)
+        _one_of("on_saturation", self.on_saturation, ("warn", "error", "ignore"))
         _one_of("schedule", self.schedule, ("latency",))
         _one_of("simulator", self.simulator, ("verilator", "icarus"))
         _one_of("unsupported", self.unsupported, ("error",))
@@ -105,6 +117,12 @@ class Options:
             lanes *= 2
         return lanes
 
+    def spare_bits(self, width: int) -> int:
+        """Integer bits kept free above the calibrated range of a tensor of `width` bits."""
+        if self.headroom is not None:
+            return self.headroom
+        return 1 if width > 8 else 0
+
     @classmethod
     def of(cls, options: Options | Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> Options:
         """Options with overrides applied; OptionsError lists the known names when one is unknown."""
@@ -129,6 +147,12 @@ def resolve_precision(precision: Precision) -> int | NumberFormat:
     if isinstance(precision, NumberFormat):
         if precision.kind != "fixed" or not precision.signed:
             raise OptionsError(f"precision {precision} is not a signed fixed-point format")
+        if not -FAR_POINT <= precision.frac <= precision.width + FAR_POINT:
+            raise OptionsError(
+                f"precision {precision} has its binary point more than {FAR_POINT} places outside its "
+                f"{precision.width} bits: give {-FAR_POINT} to {precision.width + FAR_POINT} fraction bits, "
+                "or fixed8, fixed16 or fixed32, whose binary points calibration chooses"
+            )
         return precision
     if isinstance(precision, str) and precision in PRECISIONS:
         return PRECISIONS[precision]

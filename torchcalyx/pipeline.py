@@ -11,15 +11,20 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from torchcalyx.capture import Captured
+from torchcalyx.capture.admit import misfit
+from torchcalyx.capture.containers import pack
+from torchcalyx.capture.state import copied
 from torchcalyx.design import Design
 from torchcalyx.errors import InputError, OptionsError
 from torchcalyx.ir.graph import Array, Graph
+from torchcalyx.normalize.builder import lacks_numpy
 from torchcalyx.options import Options
 from torchcalyx.plan import Plan
 from torchcalyx.quantize import Typed
@@ -51,10 +56,15 @@ Lower: TypeAlias = Callable[[Module, tuple[Any, ...], Mapping[str, Any], Options
 def arrays_of(tensors: list[torch.Tensor]) -> tuple[Array, ...]:
     """Numpy copies of tensors; InputError for one without plain values (sparse, or on device "meta")."""
     try:
-        return tuple(t.numpy(force=True).copy() for t in tensors)
+        return tuple(real_array(t) for t in tensors)
     except (TypeError, NotImplementedError, RuntimeError) as error:
         kinds = ", ".join(f"{t.dtype}{list(t.shape)} {t.layout} on {t.device}" for t in tensors)
         raise InputError(f"a tensor has no plain values to read ({kinds}): {error}") from error
+
+
+def real_array(tensor: torch.Tensor) -> Array:
+    """A numpy copy; floats of a dtype that numpy lacks (bfloat16) as the same values in float32."""
+    return np.array((tensor.float() if lacks_numpy(tensor.dtype) else tensor).numpy(force=True))
 
 
 def calibration_samples(
@@ -69,7 +79,7 @@ def calibration_samples(
     samples: list[tuple[Array, ...]] = []
     for number, inputs in enumerate(options.calibration):
         try:
-            samples.append(arrays_of(captured.flatten_inputs(as_arguments(inputs))))
+            samples.append(arrays_of(captured.flatten_inputs(*as_call(captured, inputs))))
         except InputError as error:
             raise InputError(f"calibration input {number}: {error}") from error
     if not samples:
@@ -94,6 +104,31 @@ def as_arguments(inputs: Any) -> tuple[Any, ...]:
     )
 
 
+def as_keywords(keywords: object) -> dict[str, Any]:
+    """The keyword arguments of a call, {} for None. Raises InputError unless they are a mapping of names."""
+    if keywords is None:
+        return {}
+    if not isinstance(keywords, Mapping) or not all(isinstance(name, str) for name in keywords):
+        raise InputError(f"example_keywords must map names of arguments to values, not {keywords!r}")
+    return dict(keywords)
+
+
+def as_call(captured: Captured, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of one call of a list of calls: a tuple as for `as_arguments`, or a pair of such a tuple
+    and a mapping of keywords where the model was compiled with keyword arguments.
+
+    Raises InputError for anything else.
+    """
+    if not captured.keywords:
+        return as_arguments(inputs), {}
+    if isinstance(inputs, (tuple, list)) and len(inputs) == 2 and isinstance(inputs[1], Mapping):
+        return as_arguments(inputs[0]), dict(inputs[1])
+    raise InputError(
+        f"the model was compiled with the keyword argument(s) {', '.join(captured.keywords)}: each call must "
+        "be a pair (arguments, keywords) of a tuple and a dict"
+    )
+
+
 def dump(folder: str | Path | None, name: str, value: object) -> None:
     """Write the printed form of a stage to `folder` (None: nowhere). Raises OptionsError when that is
     impossible.
@@ -108,30 +143,33 @@ def dump(folder: str | Path | None, name: str, value: object) -> None:
 
 def positional(
     module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """The same arguments with keywords of forward turned into positions.
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments, by position where forward takes them so; the rest by keyword.
 
-    Raises InputError when they do not fit the signature of forward, or when one can be given by keyword only.
+    Raises InputError when they do not fit the signature of forward.
     """
     if not kwargs or not isinstance(module, nn.Module):
-        return args, kwargs
+        return args, dict(kwargs)
     try:
         bound = inspect.signature(module.forward).bind(*args, **kwargs)
     except TypeError as error:
-        raise InputError(f"the arguments do not fit forward of {type(module).__name__}: {error}") from error
+        raise InputError(misfit(module, error)) from error
     kinds = {p.name: p.kind for p in bound.signature.parameters.values()}
-    by_keyword = [n for n in bound.arguments if kinds[n] in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)]
-    if by_keyword:
-        raise InputError(
-            f"argument {', '.join(by_keyword)} of forward can be given by keyword only, and inputs of "
-            "hardware have positions: wrap the module in one whose forward takes positional arguments"
-        )
-    given = list(bound.arguments)
-    if kinds[given[-1]] is Parameter.VAR_POSITIONAL:
-        return bound.args, {}
-    count = 1 + list(kinds).index(given[-1])
+    by_keyword: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if kinds[name] is Parameter.KEYWORD_ONLY:
+            by_keyword[name] = value
+        elif kinds[name] is Parameter.VAR_KEYWORD:
+            by_keyword.update(value)
+    given = [n for n in bound.arguments if kinds[n] in _BY_POSITION]
+    if given and kinds[given[-1]] is Parameter.VAR_POSITIONAL:
+        return bound.args, by_keyword
+    count = 1 + list(kinds).index(given[-1]) if given else 0
     bound.apply_defaults()
-    return bound.args[:count], {}
+    return bound.args[:count], by_keyword
+
+
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 def torch_outputs(module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Array, ...]:
@@ -141,7 +179,7 @@ def torch_outputs(module: Module, args: tuple[Any, ...], kwargs: Mapping[str, An
     Submodules in training mode are put back into it.
     """
     runner: nn.Module = module.module() if isinstance(module, ExportedProgram) else module
-    cloned = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (args, dict(kwargs)))
+    cloned = copied((args, dict(kwargs)))
     training = [] if isinstance(module, ExportedProgram) else [m for m in runner.modules() if m.training]
     try:
         for part in training:
@@ -151,7 +189,7 @@ def torch_outputs(module: Module, args: tuple[Any, ...], kwargs: Mapping[str, An
     finally:
         for part in training:
             part.training = True
-    return arrays_of([leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)])
+    return arrays_of([leaf for leaf in pytree.tree_leaves(pack(result)) if isinstance(leaf, torch.Tensor)])
 
 
 def output_names(captured: Captured) -> list[str]:

@@ -124,7 +124,8 @@ def _bind_input(builder: SelectionBuilder, node: Node) -> InputBinding:
     buffer = builder.buffer(node.name, fmt, layout, "input")
     access = whole(shape, layout)
     builder.located[node.name] = Located(buffer, unpermuted(access, order) if order else access, fmt)
-    return InputBinding(node.name, buffer, node.shape, node.dtype, fmt, order)
+    floor = builder.view.floors.get(node.name)
+    return InputBinding(node.name, buffer, node.shape, node.dtype, fmt, order, floor)
 
 
 def _bind_output(builder: SelectionBuilder, node: Node) -> OutputBinding:

@@ -58,7 +58,7 @@ class InputBinding:
     and its buffer.
 
     The tensor's elements, its axes taken in `order` (empty: as they are), row-major, fill the buffer's
-    (rows, cols).
+    (rows, cols). floor: of a mask, whose lower values (minus infinity too) mean the same.
     """
 
     node: str
@@ -67,6 +67,7 @@ class InputBinding:
     dtype: str
     fmt: NumberFormat
     order: tuple[int, ...] = ()
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,9 +83,10 @@ class NumberFormat:
             rounded = np.rint(np.ldexp(real, self.frac))
             # Limits a factor of two outside the range: what lies beyond is still counted as saturated.
             limited = np.clip(rounded, float(self.min) * 2 - 2, float(self.max + 1) * 2)
-            scaled = np.array([int(v) for v in limited.ravel()], dtype=object).reshape(real.shape)
             if self.width <= 52:
                 scaled = limited.astype(np.int64)
+            else:
+                scaled = np.array([int(v) for v in limited.ravel()], dtype=object).reshape(real.shape)
         return saturate(scaled, self)
 
     def dequantize(self, stored: IntArray) -> npt.NDArray[np.float64]:

@@ -21,9 +21,9 @@ from .numerics import (
     as_exact,
     bits_for_range,
     narrow,
-    saturate,
     shift_round,
 )
+from .saturation import Saturation, saturate_measured
 
 OpName: TypeAlias = Literal[
     "in", "const", "add", "sub", "mul", "cmul", "neg", "abs", "min", "max", "lt", "eq",
@@ -89,23 +89,38 @@ class Expr:
         """Bits stored in the tables of a lane."""
         return sum(len(op.table) * op.value.width for op in self.ops)
 
-    def emulate(self, operands: Sequence[IntArray]) -> tuple[IntArray, int]:
-        """Result integers of broadcastable operand integers, and how many elements saturated on the way."""
+    def emulate(self, operands: Sequence[IntArray]) -> tuple[IntArray, Saturation]:
+        """Result integers of broadcastable operand integers, and how many elements saturated on the way.
+
+        The need of what was cut is a lower bound behind a table, whose entries end where its format ends.
+        """
         results: list[IntArray] = []
-        saturated = 0
+        saturated = Saturation()
         for op in self.ops:
             if op.name in ("quant", "ramp"):
                 assert op.fmt is not None
                 source = results[op.args[0]]
                 source = np.maximum(source, 0) if op.name == "ramp" else source
                 shifted = shift_round(as_exact(source, self._guard_bits(op)), op.param)
-                result, count = saturate(shifted, op.fmt)
-                saturated += count
+                result, found = saturate_measured(shifted, op.fmt)
+                if found and self._behind_table(op):
+                    found = Saturation(found, found.bits, at_least=True, of=found.of, fmt=found.fmt)
+                saturated += found
             else:
                 result = _evaluate(op, [results[a] for a in op.args], operands)
                 result = as_exact(result, op.value.width)
             results.append(result)
         return narrow(results[-1]), saturated
+
+    def _behind_table(self, op: Op) -> bool:
+        waiting, seen = list(op.args), set(op.args)
+        while waiting:
+            source = self.ops[waiting.pop()]
+            if source.name == "rom":
+                return True
+            waiting += [a for a in source.args if a not in seen]
+            seen.update(source.args)
+        return False
 
     def _guard_bits(self, op: Op) -> int:
         return self.ops[op.args[0]].value.width + max(0, -op.param) + 1
@@ -146,9 +161,9 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
         case "mul":
             return wide[0] * wide[1]
         case "cmul":
-            return wide[0] * op.param
+            return _times(wide[0], op.param)
         case "scale":
-            return wide[0] * (1 << op.param)
+            return _times(wide[0], 1 << op.param)
         case "floor":
             return as_exact(args[0] >> op.param, bits)
         case "wrap":
@@ -184,6 +199,13 @@ def _evaluate(op: Op, args: list[IntArray], operands: Sequence[IntArray]) -> Int
         case "shl":
             return wide[0] << wide[1]
     raise AssertionError(op.name)
+
+
+def _times(values: IntArray, factor: int) -> IntArray:
+    """values * factor. A product that is narrow although its factor is not has zeros alone as values."""
+    exact = values if factor.bit_length() <= 63 else values.astype(object)
+    result: IntArray = np.asarray(exact * factor)
+    return result
 
 
 def _bit_length(values: IntArray, most: int) -> IntArray:

@@ -14,6 +14,7 @@ from ...errors import KernelParameterError
 from ..arith.expr import ExprBuilder, Value
 from ..arith.numerics import NumberFormat
 from .fit import Piecewise, Target, candidates
+from .multiply import scaled
 
 TABLE_ERROR = 0.3
 """Largest error of a tabled reciprocal before it is rounded, in units of its last kept place."""
@@ -44,7 +45,11 @@ def divide(
     zeros, full = b.normalise(size, bits)
     mantissa = b.bitwise("and", full, b.const((1 << (bits - 1)) - 1))
     inverse = b.floor_to(b.add(table.emit(b, mantissa), b.const(1, places + 1)), places)
-    product = b.mul(b.select(negative, b.neg(x), x), inverse)
+    dividend = scaled(b, x, places + 3)
+    top, frac = dividend.mantissa, b.value(x).frac
+    product = b.shift(b.mul(b.select(negative, b.neg(top), top), inverse), -frac)
+    if dividend.shift is not None:
+        product = b.shift_left(product, dividend.shift)
     # y = mantissa * 2**(bits - 1 - zeros - frac): more leading zeros make a larger quotient.
     quotient = b.shift(b.shift_left(product, zeros), value.frac - bits + 1)
     most = b.const(out.max + 2, out.frac)  # beyond the range on both sides

@@ -2,16 +2,19 @@
 
 A wide operand is written as mantissa * 2**exponent; only the mantissa enters the multiplier. Where both
 exponents together are small the product moves back by them. Otherwise the other operand moves before the
-multiplication, to the place where the product needs its digits. Relative error of a mantissa: below
-2**(1 - bits).
+multiplication, to the place where the product needs its digits; where that operand is wide itself, the
+product of both mantissas moves. Relative error of a mantissa: below 2**(1 - bits).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..arith.expr import ExprBuilder, Value
 
+EXTRA = 6
+"""Bits by which the digits of the operand that moves first may be wider than a mantissa."""
 MOST_BITS = 62
 """Bits up to which a product may move after its multiplication: more would leave the emulator's words."""
 
@@ -42,9 +45,13 @@ def multiply(b: ExprBuilder, x: int, y: int, places: int, bits: int, within: flo
     frac = b.value(x).frac + b.value(y).frac
     if b.value(left.mantissa).width + b.value(right.mantissa).width + left.reach + right.reach <= MOST_BITS:
         return _moved_back(b, left, right, frac, places)
-    if left.reach > right.reach:
-        return _moved_first(b, y, left, b.value(x).frac, places, within)
-    return _moved_first(b, x, right, b.value(y).frac, places, within)
+    other, wide, inner = (
+        (y, left, b.value(x).frac) if left.reach > right.reach else (x, right, b.value(y).frac)
+    )
+    digits = _digits(b, other, wide, inner, places, within)
+    if b.value(digits).width <= bits + EXTRA:
+        return b.floor_to(b.shift(b.mul(digits, wide.mantissa), -inner), places)
+    return _moved_last(b, x, y, bits, places, within)
 
 
 def scaled(b: ExprBuilder, x: int, bits: int) -> Scaled:
@@ -75,10 +82,8 @@ def _moved_back(b: ExprBuilder, left: Scaled, right: Scaled, frac: int, places: 
     return b.floor_to(b.shift(product, -frac), places)
 
 
-def _moved_first(b: ExprBuilder, x: int, y: Scaled, frac: int, places: int, within: float) -> int:
-    """x moved by the exponent of y, cut to the digits that matter, times the mantissa of y (of fraction
-    `frac`).
-    """
+def _digits(b: ExprBuilder, x: int, y: Scaled, frac: int, places: int, within: float) -> int:
+    """x moved by the exponent of y, cut to the digits that matter in x * y; y has `frac` fraction bits."""
     value, mantissa = b.value(x), b.value(y.mantissa)
     assert y.shift is not None
     keep = _bits(mantissa)
@@ -88,5 +93,30 @@ def _moved_first(b: ExprBuilder, x: int, y: Scaled, frac: int, places: int, with
     limit = b.const(most, value.frac)
     moved = b.maximum(b.minimum(b.shift_left(x, amount), limit), b.neg(limit))
     moved = b.select(b.equal(y.shift, b.const(0)), x, moved)
-    digits = b.floor_to(moved, places + keep - frac)
-    return b.floor_to(b.shift(b.mul(digits, y.mantissa), -frac), places)
+    return b.floor_to(moved, places + keep - frac)
+
+
+def _moved_last(b: ExprBuilder, x: int, y: int, bits: int, places: int, within: float) -> int:
+    """Both operands by their leading bits; the product moves between its last place and `within`."""
+    (left, up), (right, down) = (_leading(b, v, bits) for v in (x, y))
+    full = _bits(b.value(left)) + _bits(b.value(right))
+    kept = min(full, bits + 4)
+    product = b.floor(b.shift(b.mul(left, right), kept - full))
+    # x * y = product * 2**(count - frac) with 2**(kept - 3) < |product| < 2**kept, unless it is 0.
+    count, frac = b.add(up, down), b.value(x).frac + b.value(y).frac + kept
+    low = frac - places - kept - 1
+    high = max(low, frac - kept + 4 + math.ceil(math.log2(within)))
+    amount = b.sub(b.minimum(b.maximum(count, b.const(low)), b.const(high)), b.const(low))
+    return b.floor_to(b.shift(b.shift_left(product, amount), low - frac), places)
+
+
+def _leading(b: ExprBuilder, x: int, bits: int) -> tuple[int, int]:
+    """(mantissa, length): the leading `bits` bits of the stored integer and its whole length in bits."""
+    value = b.value(x)
+    whole = b.shift(x, value.frac)
+    total = _bits(value)
+    zeros, full = b.normalise(b.abs(whole) if value.low < 0 else whole, total)
+    mantissa = b.floor(b.shift(full, min(0, bits - total)))
+    if value.low < 0:
+        mantissa = b.select(b.less(whole, b.const(0)), b.neg(mantissa), mantissa)
+    return mantissa, b.sub(b.const(total), zeros)

@@ -15,7 +15,7 @@ from torchcalyx.capture import capture
 from torchcalyx.errors import CaptureError, UnsupportedOpError
 from torchcalyx.normalize import normalize
 
-HINT = "write it with operations of torchcalyx.normalform.OPS (the README lists them as torch names)"
+HINT = "write it with operations of torchcalyx.ir.normalform.OPS (the README lists them as torch names)"
 X = torch.arange(1.0, 7.0).reshape(2, 3)
 
 

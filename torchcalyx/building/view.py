@@ -29,6 +29,7 @@ class GraphView:
         self.weight_fracs: Mapping[str, tuple[int, ...]] = typed.weight_fracs
         self.needs: Mapping[str, Need] = typed.needs
         self.stored = typed.stored
+        self.floors = typed.floors
         self.options = options
         self.lanes = options.lane_count
 

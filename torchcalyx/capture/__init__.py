@@ -6,12 +6,11 @@ the user's line.
 
 from __future__ import annotations
 
-import inspect
 import io
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
@@ -21,46 +20,49 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from torchcalyx.capture.keywords import rename_keywords
+from torchcalyx.capture.admit import argument_names, argument_path, check_arguments, check_module
+from torchcalyx.capture.containers import pack
+from torchcalyx.capture.failure import explain_failure
+from torchcalyx.capture.paths import legal_program, printable
 from torchcalyx.capture.record import Captured, InputSpec, OutputSpec
 from torchcalyx.capture.refuse import check_capturable
-from torchcalyx.capture.source import error_place
-from torchcalyx.capture.state import check_stateless, kept_attributes
+from torchcalyx.capture.results import packed_containers
+from torchcalyx.capture.state import check_stateless, copied, kept_attributes
 from torchcalyx.errors import CaptureError, InputError, TorchCalyxError
 
 __all__ = ["Captured", "InputSpec", "OutputSpec", "capture"]
 
 
-def capture(module: nn.Module | ExportedProgram, example_inputs: Any = None) -> Captured:
+def capture(
+    module: nn.Module | ExportedProgram, example_inputs: Any = None, keywords: Mapping[str, Any] | None = None
+) -> Captured:
     """The module as a functional ATen graph for inputs of the shapes and dtypes of `example_inputs`.
 
     module: an `nn.Module` (`fx.GraphModule` included) in eval mode, or an `ExportedProgram`, which brings
     its own example inputs. example_inputs: tuple of the positional arguments (pytrees of tensors and Python
-    values); a single tensor counts as one.
+    values); a single tensor counts as one. keywords: the arguments given by keyword.
 
-    Raises InputError when the example inputs are no tuple, CaptureError for everything that cannot become
-    one fixed graph: training mode, mutation, randomness, control flow or shapes that depend on values,
-    errors of the model itself.
+    Raises InputError when the example inputs are no tuple, do not fit forward or cannot be inputs of
+    hardware; CaptureError for everything that cannot become one fixed graph: training mode, mutation,
+    randomness, control flow or shapes that depend on values, errors of the model itself.
     """
-    if not isinstance(module, (nn.Module, ExportedProgram)):
-        raise CaptureError(
-            f"cannot compile a {type(module).__name__}: pass an nn.Module, a GraphModule or an "
-            "ExportedProgram (wrap a function in an nn.Module whose forward calls it)"
-        )
+    check_module(module)
     try:
         with _quiet_inference():
             if isinstance(module, ExportedProgram):
                 return _captured(module, None)
-            args = _fresh(example_inputs)
+            given = _tuple(example_inputs), dict(keywords or {})
+            check_arguments(module, *given)
+            args, kwargs = copied(given)  # export takes two arguments that are one tensor for one input
             with kept_attributes(module) as changed:
-                program = _export(module, args)
+                program = _export(module, args, kwargs)
             result = _captured(program, module)
-            check_stateless(module, args, changed)
+            check_stateless(module, args, kwargs, changed)
             return result
     except TorchCalyxError:
         raise
     except Exception as error:  # torch raises dozens of unrelated classes here
-        raise CaptureError(_explain(error)) from error
+        raise CaptureError(explain_failure(error)) from error
 
 
 @contextmanager
@@ -81,32 +83,29 @@ def _quiet_inference() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fastpath)
 
 
-def _fresh(example_inputs: Any) -> tuple[Any, ...]:
-    """Copies of the example inputs: export takes two arguments that are one tensor for one input."""
+def _tuple(example_inputs: Any) -> tuple[Any, ...]:
     if isinstance(example_inputs, torch.Tensor):
-        example_inputs = (example_inputs,)
+        return (example_inputs,)
     if not isinstance(example_inputs, (tuple, list)):
         raise InputError(
             "example_inputs must be a tuple with one entry for each argument of forward, "
             f"got {type(example_inputs).__name__}"
         )
-    copies: tuple[Any, ...] = pytree.tree_map_only(
-        torch.Tensor, lambda t: t.detach().clone(), tuple(example_inputs)
-    )
-    return copies
+    return tuple(example_inputs)
 
 
-def _export(module: nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
+def _export(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
     noise = io.StringIO()
-    with redirect_stderr(noise):  # a failing export prints its half-made graph there
-        program = torch.export.export(module, args, strict=False)
+    plain_args, plain_kwargs = pack((args, kwargs))
+    with redirect_stderr(noise), packed_containers(module):  # a failing export prints its half-made graph
+        program = torch.export.export(module, plain_args, plain_kwargs, strict=False)
     sys.stderr.write(noise.getvalue())
     return program
 
 
 def _captured(program: ExportedProgram, module: nn.Module | None) -> Captured:
     check_capturable(program.graph, program.graph_signature, module)
-    program, original = rename_keywords(program)
+    program, original = legal_program(program)
     decomposed = program.run_decompositions({})
     check_capturable(decomposed.graph, decomposed.graph_signature, module)
     return _record(decomposed, module, original)
@@ -129,16 +128,17 @@ def _record(program: ExportedProgram, module: nn.Module | None, original: dict[s
         if tensor.device.type == "meta":
             raise CaptureError(f"{target!r} has no values (device 'meta'): load the weights before compiling")
         constants[spec.arg.name] = tensor.detach().cpu()
-        names[spec.arg.name] = original.get(target, target)
+        names[spec.arg.name] = printable(original.get(target, target))
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
     assert in_spec is not None and out_spec is not None
+    values = {n.name: n.meta.get("val") for n in program.graph.nodes}
     return Captured(
         graph=program.graph,
         constants=constants,
         constant_names=names,
         inputs=_input_specs(program, user_inputs, module),
         outputs=tuple(
-            _output_spec(s.arg) for s in signature.output_specs if s.kind is OutputKind.USER_OUTPUT
+            _output_spec(s.arg, values) for s in signature.output_specs if s.kind is OutputKind.USER_OUTPUT
         ),
         in_spec=in_spec,
         out_spec=out_spec,
@@ -152,12 +152,10 @@ def _input_specs(
     in_spec = program.call_spec.in_spec
     assert in_spec is not None
     skeleton = pytree.tree_unflatten(list(range(in_spec.num_leaves)), in_spec)
-    argument_names = _argument_names(module, in_spec.child(0).num_children)
+    names = argument_names(module, in_spec.child(0).num_children)
     specs = []
     for (keys, _), argument in zip(pytree.tree_flatten_with_path(skeleton)[0], user_inputs, strict=True):
-        path: tuple[Any, ...] = keys  # (args or kwargs, which argument, keys inside of it ...)
-        name = argument_names[path[1].idx] if path[0].idx == 0 else str(path[1].key)
-        text = name + pytree.keystr(path[2:])
+        text = argument_path(names, keys)
         if isinstance(argument, TensorArgument):
             value = values[argument.name]
             specs.append(InputSpec(text, argument.name, tuple(value.shape), value.dtype))
@@ -170,39 +168,12 @@ def _input_specs(
     return tuple(specs)
 
 
-def _argument_names(module: nn.Module | None, count: int) -> list[str]:
-    names: list[str] = []
-    if module is not None:
-        parameters = inspect.signature(module.forward).parameters.values()
-        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [*names[:count], *(f"args[{i}]" for i in range(len(names), count))]
-
-
-def _output_spec(argument: Any) -> OutputSpec:
+def _output_spec(argument: Any, values: Mapping[str, Any]) -> OutputSpec:
     if isinstance(argument, TensorArgument):
-        return OutputSpec(argument.name)
+        return OutputSpec(argument.name, dtype=values[argument.name].dtype)
     if isinstance(argument, ConstantArgument):
         return OutputSpec(None, argument.value)
     raise CaptureError(
         f"the model returns a {type(argument).__name__} that depends on run-time values; "
         "return tensors or constants"
-    )
-
-
-def _explain(error: Exception) -> str:
-    place = error_place(error)
-    where = f" at {place}" if place else ""
-    kind = type(error).__name__
-    text = str(error).strip()
-    if "data-dependent" in text.lower() or "GuardOnDataDependent" in kind or "DataDependent" in kind:
-        return (
-            f"data-dependent control flow{where}: the model branches on, or sizes something by, the value of "
-            "a tensor; hardware computes one fixed graph: use torch.where, or a mask of fixed size, instead "
-            "of a Python if"
-        )
-    first = text.split("\n\n", 1)[0]
-    return (
-        f"torch.export could not capture the model{where}: {kind}: {first}\n"
-        "check that the module runs on the example inputs (module(*example_inputs)) and that forward uses "
-        "tensor operations only"
     )

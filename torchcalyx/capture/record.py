@@ -10,6 +10,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from torchcalyx.capture.admit import check_argument
+from torchcalyx.capture.containers import pack, unpack
 from torchcalyx.errors import InputError
 
 Value: TypeAlias = "int | float | bool | str | None"
@@ -32,10 +34,14 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One leaf of the user's result: the graph value `node`, or the constant `value` when node is None."""
+    """One leaf of the user's result: the graph value `node`, or the constant `value` when node is None.
+
+    dtype: of the tensor.
+    """
 
     node: str | None
     value: Value = None
+    dtype: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Captured:
     constants: tensor of each placeholder that is a parameter, buffer or literal. constant_names: their
     dotted names.
     inputs, outputs: one entry a pytree leaf, in order. in_spec describes `(args, kwargs)`, out_spec the
-    result.
+    result, both packed (`containers.pack`).
     """
 
     graph: fx.Graph
@@ -67,6 +73,12 @@ class Captured:
         """The leaves that are tensors, in the order of `Graph.outputs` and of `unflatten_outputs`."""
         return tuple(s for s in self.outputs if s.node is not None)
 
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """Names of the arguments that are given by keyword."""
+        names: list[str] = self.in_spec.child(1).context
+        return tuple(names)
+
     def flatten_inputs(self, args: Any, kwargs: Mapping[str, Any] | None = None) -> list[torch.Tensor]:
         """The tensor leaves of a call's arguments, checked against the example inputs.
 
@@ -76,8 +88,14 @@ class Captured:
         expected = self.in_spec.child(0).num_children
         if len(args) != expected:
             raise InputError(f"the compiled model takes {expected} argument(s), got {len(args)}")
+        named, given = self.keywords, set(kwargs or {})
+        if given != set(named):
+            raise InputError(
+                f"the model was compiled for {_keywords(named)}, and the call gives "
+                f"{_keywords(sorted(given))}; compile again for another set"
+            )
         try:
-            leaves = self.in_spec.flatten_up_to((args, dict(kwargs or {})))
+            leaves = self.in_spec.flatten_up_to(pack((args, dict(kwargs or {}))))
         except ValueError as error:
             raise InputError(
                 f"the arguments are nested differently from the example inputs: {error}; "
@@ -93,13 +111,18 @@ class Captured:
         if len(tensors) != expected:
             raise ValueError(f"expected {expected} output tensors, got {len(tensors)}")
         rest = iter(tensors)
-        leaves = [spec.value if spec.node is None else next(rest) for spec in self.outputs]
-        return pytree.tree_unflatten(leaves, self.out_spec)
+        leaves = [spec.value if spec.node is None else next(rest).to(spec.dtype) for spec in self.outputs]
+        return unpack(pytree.tree_unflatten(leaves, self.out_spec))
+
+
+def _keywords(names: Sequence[str]) -> str:
+    return f"the keyword argument(s) {', '.join(names)}" if names else "no keyword arguments"
 
 
 def _check_leaf(spec: InputSpec, leaf: Any) -> None:
     if spec.placeholder is None:
-        same = type(leaf) is type(spec.value) and leaf == spec.value
+        nan = leaf != leaf and spec.value != spec.value
+        same = type(leaf) is type(spec.value) and (nan or leaf == spec.value)
         if not same:
             raise InputError(
                 f"argument {spec.path}: the model was compiled for the value {spec.value!r}, got {leaf!r}; "
@@ -108,6 +131,7 @@ def _check_leaf(spec: InputSpec, leaf: Any) -> None:
         return
     if not isinstance(leaf, torch.Tensor):
         raise InputError(f"argument {spec.path} must be a torch.Tensor, got {type(leaf).__name__}")
+    check_argument(spec.path, leaf)
     if tuple(leaf.shape) != spec.shape:
         raise InputError(
             f"argument {spec.path} has shape {tuple(leaf.shape)}, the model was compiled for {spec.shape}; "

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import fx
 
+from torchcalyx.capture.paths import printable
 from torchcalyx.ir.graph import Source
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -39,7 +40,8 @@ def module_path(node: fx.Node) -> str:
     path = str(list(stack.values())[-1][0]) if stack else ""
     path = re.sub(r"""\[['"]?([^\]'"]*)['"]?\]""", r".\1", path)  # dynamo writes L['self'].layers[0]
     path = re.sub(r"^L\.self\.?|^L__self___?", "", path)
-    return re.sub(r"@\d+$", "", path).removeprefix("_modules.").replace("._modules.", ".").strip(".")
+    path = re.sub(r"@\d+$", "", path).removeprefix("_modules.").replace("._modules.", ".").strip(".")
+    return printable(path)
 
 
 def node_source(node: fx.Node) -> Source:

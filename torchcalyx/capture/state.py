@@ -6,7 +6,7 @@ keeps its last result would be silently wrong from the second call on; one that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from torchcalyx.capture.containers import pack, unpack
 from torchcalyx.errors import CaptureError
 
 _PLAIN = (int, float, bool, str, type(None), torch.Tensor)
@@ -53,16 +54,19 @@ def kept_attributes(module: nn.Module) -> Iterator[dict[str, Any]]:
             (container.extend if isinstance(container, list) else container.update)(content)
 
 
-def check_stateless(module: nn.Module, args: tuple[Any, ...], changed: dict[str, Any]) -> None:
+def check_stateless(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], changed: dict[str, Any]
+) -> None:
     """CaptureError when the attributes that a call changes make a difference to the next call."""
     if not changed:
         return
-    others = pytree.tree_map_only(torch.Tensor, lambda t: t.flatten().flip(0).reshape(t.shape), args)
+    given = (args, kwargs)
+    others = _mapped(lambda t: t.flatten().flip(0).reshape(t.shape), given)
     with kept_attributes(module):
-        first = module(*_copies(others))
+        first = _called(module, others)
     with kept_attributes(module):
-        module(*_copies(args))
-        second = module(*_copies(others))
+        _called(module, given)
+        second = _called(module, others)
     if not _same(first, second):
         names = ", ".join(repr(name) for name in sorted(changed))
         raise CaptureError(
@@ -88,12 +92,25 @@ def _differs(old: Any, new: Any) -> bool:
     return type(old) is not type(new) or bool(old != new)
 
 
-def _copies(args: Any) -> Any:
-    return pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), args)
+def copied(tree: Any) -> Any:
+    """The tree with a copy of each tensor, also of those inside dataclasses."""
+    return _mapped(lambda t: t.detach().clone(), tree)
+
+
+def _mapped(change: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
+    return unpack(pytree.tree_map_only(torch.Tensor, change, pack(tree)))
+
+
+def _called(module: nn.Module, given: Any) -> Any:
+    args, kwargs = copied(given)
+    return module(*args, **kwargs)
 
 
 def _same(first: Any, second: Any) -> bool:
-    (ours, our_spec), (theirs, their_spec) = pytree.tree_flatten(first), pytree.tree_flatten(second)
+    (ours, our_spec), (theirs, their_spec) = (
+        pytree.tree_flatten(pack(first)),
+        pytree.tree_flatten(pack(second)),
+    )
     return our_spec == their_spec and all(map(_equal, ours, theirs))
 
 

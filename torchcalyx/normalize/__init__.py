@@ -16,10 +16,12 @@ from torchcalyx.capture import Captured
 from torchcalyx.capture.source import node_source
 from torchcalyx.errors import CaptureError
 from torchcalyx.ir.graph import Graph
+from torchcalyx.ir.masks import infinite_masks
 from torchcalyx.ir.normalform import verify
 from torchcalyx.ir.typerules import DTYPES
 from torchcalyx.normalize import (
     assertions,
+    attention,
     contraction,
     convolution,
     division,
@@ -34,9 +36,10 @@ from torchcalyx.normalize import (
     resample,
 )
 from torchcalyx.normalize.args import Lowering
-from torchcalyx.normalize.builder import Builder, Known
+from torchcalyx.normalize.builder import Builder, Known, in_numpy
 from torchcalyx.normalize.fold_linear import fold_into_linear
 from torchcalyx.normalize.fold_padding import fold_padding
+from torchcalyx.normalize.infinities import fold_infinities
 from torchcalyx.normalize.lower import Lowerer, Refusal
 from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
@@ -49,6 +52,7 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **division.LOWERINGS,
     **functions.LOWERINGS,
     **contraction.LOWERINGS,
+    **attention.LOWERINGS,
     **reduction.LOWERINGS,
     **layout.LOWERINGS,
     **movement.LOWERINGS,
@@ -64,6 +68,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     expand_products,
     simplify_views,
     drop_dead,
+    fold_infinities,
     fold_into_linear,
     fold_padding,
     drop_dead,
@@ -104,6 +109,7 @@ def _placeholders(captured: Captured, lowerer: Lowerer) -> tuple[dict[fx.Node, A
     nodes = {n.name: n for n in captured.graph.nodes if n.op == "placeholder"}
     same: dict[object, Known] = {}  # tied parameters are separate placeholders of one tensor
     for name, tensor in captured.constants.items():
+        tensor = in_numpy(tensor)
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else name
         env[nodes[name]] = same.setdefault(key, Known(tensor, (captured.constant_names[name],)))
     inputs = []
@@ -134,10 +140,14 @@ def _check_finite(graph: Graph) -> None:
     """Hardware numbers have no NaN and no infinity: a parameter that holds one is an error of the model, a
     literal (the -inf of a mask or of a padded maximum) belongs to an operation without kernel.
     """
+    read = {a for node in graph.nodes for a in node.args}  # a result that nothing reads leaves as it is
     bad: list[str] = []
     refusals: list[Refusal] = []
+    masks = infinite_masks(graph)
     for name, value in graph.constants.items():
-        if not np.issubdtype(value.dtype, np.floating) or np.isfinite(value).all():
+        if name in masks and bool((np.asarray(value, np.float64) < np.inf).all()):
+            continue  # `quantize` brings it near the scores
+        if name not in read or not np.issubdtype(value.dtype, np.floating) or np.isfinite(value).all():
             continue
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
         parameter = graph.parameter_names.get(name)
@@ -146,7 +156,10 @@ def _check_finite(graph: Graph) -> None:
             what = f"parameter {parameter!r} holds {value[place]} at index {list(place)}"
             bad.append(f"  - {what} ({count} of {value.size} values)")
         else:
-            reason = f"no kernel yet for the value {value[place]}: hardware numbers are finite"
+            reason = (
+                f"no kernel yet for the value {value[place]}: hardware numbers are finite, and an infinity "
+                "has a meaning as a bound (clamp, minimum, maximum) or in a comparison only"
+            )
             shown = f"{value.dtype}{list(value.shape)}"
             refusals.append(Refusal(graph.node(name).source, name, (), (shown,), (reason,)))
     if bad:

@@ -17,14 +17,28 @@ import torch
 
 from torchcalyx.ir.graph import Array, Attr, Node, Source
 from torchcalyx.ir.normalform import infer
-from torchcalyx.ir.typerules import DTYPES, TensorType
+from torchcalyx.ir.typerules import DTYPES, FLOATS, TensorType
 
 Scalar: TypeAlias = "bool | int | float"
 
 
+def lacks_numpy(dtype: torch.dtype) -> bool:
+    """Whether floats of this dtype have no numpy form: they stand for their real values, as float32."""
+    return dtype.is_floating_point and str(dtype).removeprefix("torch.") not in FLOATS
+
+
 def dtype_name(dtype: torch.dtype) -> str:
-    """numpy's name of a torch dtype ("float32"); `typerules.DTYPES` says which of them hardware can take."""
-    return str(dtype).removeprefix("torch.")
+    """numpy's name of a torch dtype ("float32"); `typerules.DTYPES` says which of them hardware can take.
+
+    Floats that numpy lacks (bfloat16, eight bits) are named "float32", which holds their values: hardware
+    computes with real values in formats of its own, and results get torch's dtype when they leave.
+    """
+    return "float32" if lacks_numpy(dtype) else str(dtype).removeprefix("torch.")
+
+
+def in_numpy(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in the dtype that `dtype_name` gives."""
+    return tensor.float() if lacks_numpy(tensor.dtype) else tensor
 
 
 def torch_dtype(name: str) -> torch.dtype:

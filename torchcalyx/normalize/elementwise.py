@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Operand, Ref, Scalar, Value, dtype_name, torch_dtype
 
@@ -68,6 +69,8 @@ def _rsub(b: Builder, a: Args) -> Result:
 def _compare(op: str) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         x, y = a.operand("self"), a.operand("other")
+        if isinstance(x, Ref) and x is y and x.dtype in FLOATS and op in ("eq", "ne"):
+            return _everywhere(a, op == "eq")  # how NaN is asked for, and no hardware number is NaN
         dtype = common_dtype(x, y)
         return _apply(b, op, as_value(b, x, dtype), as_value(b, y, dtype))
 
@@ -89,7 +92,11 @@ def _unary(op: str) -> Lowering:
 
 
 def clamped(b: Builder, x: Value, low: Scalar | None, high: Scalar | None) -> Value:
-    """x limited to [low, high] in its own dtype; infinite bounds vanish."""
+    """x limited to [low, high] in its own dtype; infinite bounds vanish. ValueError for one that nothing
+    reaches.
+    """
+    if low == math.inf or high == -math.inf:
+        raise ValueError(f"clamp to {low} .. {high} has an infinite result")
 
     def bound(value: Scalar | None) -> Scalar | None:
         if value is None or math.isinf(value):
@@ -127,9 +134,34 @@ def _leaky_relu(b: Builder, a: Args) -> Result:
     return b.emit("where", b.emit("gt", x, b.known(0, x.dtype)), x, scaled(b, x, a["negative_slope"]))
 
 
+def _everywhere(a: Args, value: bool) -> Known:
+    return Known(torch.full(a.out.shape, value))
+
+
+def _finite(answer: bool) -> Lowering:
+    """isnan, isinf, isfinite: the same for every number of hardware."""
+
+    def lower(b: Builder, a: Args) -> Result:
+        a.ignore("self")
+        return _everywhere(a, answer)
+
+    return lower
+
+
+def _nan_to_num(b: Builder, a: Args) -> Result:
+    a.ignore("nan", "posinf", "neginf")  # no hardware number is any of them
+    return a.tensor("self")
+
+
 def _where(b: Builder, a: Args) -> Result:
     x, y = (as_value(b, a.operand(name), a.out.dtype) for name in ("self", "other"))
-    return b.emit("where", b.cast(a.tensor("condition"), "bool"), x, y)
+    condition = b.cast(a.tensor("condition"), "bool")
+    if isinstance(condition, Known) and condition.tensor.numel():
+        if bool(condition.tensor.all()):
+            return b.expand(x, a.out.shape)
+        if not bool(condition.tensor.any()):
+            return b.expand(y, a.out.shape)
+    return b.emit("where", condition, x, y)
 
 
 def _masked_fill(b: Builder, a: Args) -> Result:
@@ -220,6 +252,10 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **_table(_clamp("min_val", "max_val"), aten.hardtanh.default),
     **_table(_clamp_tensor, aten.clamp.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor),
     **_table(_leaky_relu, aten.leaky_relu.default),
+    **_table(_finite(False), aten.isnan.default, aten.isinf.default, aten.isposinf.default,
+             aten.isneginf.default),
+    **_table(_finite(True), aten.isfinite.default),
+    **_table(_nan_to_num, aten.nan_to_num.default),
     **_table(_where, aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar),
     **_table(_masked_fill, aten.masked_fill.Scalar, aten.masked_fill.Tensor),
     **_table(_addcmul, aten.addcmul.default),

@@ -13,6 +13,7 @@ from torchcalyx.normalize import division, elementwise
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value
 from torchcalyx.normalize.elementwise import as_value, scaled
+from torchcalyx.normalize.reduction import reduced
 
 aten = torch.ops.aten
 
@@ -68,6 +69,24 @@ def _softplus(b: Builder, a: Args) -> Result:
 def _log_sigmoid(b: Builder, a: Args) -> Result:
     result = b.emit("neg", b.emit("softplus", b.emit("neg", _x(b, a)), beta=1.0, threshold=math.inf))
     return (result, None) if len(a.outs) == 2 else result
+
+
+def _logit(b: Builder, a: Args) -> Result:
+    """ln(x / (1 - x)) as a difference: the quotient would span the square of the range that x has."""
+    x, eps = _x(b, a), a["eps"]
+    one = b.known(1, x.dtype)
+    if eps is not None:
+        x = elementwise.clamped(b, x, float(eps), 1.0 - float(eps))
+    return b.emit("sub", b.emit("log", x), b.emit("log", b.emit("sub", one, x)))
+
+
+def _soft_margin_loss(b: Builder, a: Args) -> Result:
+    """ln(1 + exp(-x * target)), averaged or summed as asked: exp alone would span the whole range."""
+    x, target = (b.cast(a.tensor(name), a.out.dtype) for name in ("self", "target"))
+    margin = b.emit("neg", b.emit("mul", x, target))
+    loss = b.emit("softplus", margin, beta=1.0, threshold=math.inf)
+    how = ("none", "mean", "sum")[a["reduction"]]
+    return loss if how == "none" else reduced(b, how, loss, None, False)
 
 
 def _pow(b: Builder, a: Args) -> Result:
@@ -138,6 +157,8 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **_table(_celu, aten.celu.default),
     **_table(_softplus, aten.softplus.default),
     **_table(_log_sigmoid, aten.log_sigmoid.default, aten.log_sigmoid_forward.default),
+    **_table(_logit, aten.logit.default, aten.special_logit.default),
+    **_table(_soft_margin_loss, aten.soft_margin_loss.default),
     **_table(_pow, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
     **{t: _quotient(t) for t in (aten.div.Tensor, aten.div.Tensor_mode, aten.true_divide.Tensor)},
     **_table(_exponential_of_base, aten.pow.Scalar),

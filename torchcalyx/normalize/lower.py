@@ -21,7 +21,16 @@ from torchcalyx.ir.graph import Source
 from torchcalyx.ir.typerules import TensorType
 from torchcalyx.normalize.args import Lowering, Outs, Reject, bind
 from torchcalyx.normalize.assertions import ASSERTIONS
-from torchcalyx.normalize.builder import Builder, Known, Ref, Value, dtype_name, torch_dtype, type_of
+from torchcalyx.normalize.builder import (
+    Builder,
+    Known,
+    Ref,
+    Value,
+    dtype_name,
+    in_numpy,
+    torch_dtype,
+    type_of,
+)
 from torchcalyx.normalize.decompose import decompose
 
 Path: TypeAlias = "tuple[torch._ops.OpOverload, ...]"  # operations whose decomposition is being lowered
@@ -74,6 +83,8 @@ class Lowerer:
         """The value of one node, or the reasons why it has none."""
         if target is operator.getitem:
             part = args[0][args[1]]
+            if part is None:
+                return _NoWay((f"result {args[1]} has no value",))
             return _NoWay((part.reason,)) if isinstance(part, Reject) else part
         if not isinstance(target, torch._ops.OpOverload):
             return _NoWay((f"{op_name(target)} is no tensor operation",))
@@ -88,7 +99,9 @@ class Lowerer:
             if not isinstance(result, Reject):
                 return result
             reasons.append(result.reason)
-        inner = self._by_decomposition(target, args, kwargs, path)
+        if _is_complex(args, kwargs, outs):
+            return _NoWay((*reasons, _COMPLEX))
+        inner = self._by_decomposition(target, args, kwargs, path, outs)
         if not isinstance(inner, _NoWay):
             return inner
         mere = (*reasons, f"no kernel yet for {_shown(target)}")
@@ -120,10 +133,15 @@ class Lowerer:
                 continue
             if type_of(value) != expected:
                 return Reject(f"the rule gives {type_of(value)}, torch {expected}")
-        return result
+        return _complete(result, outs, op_name(target))
 
     def _by_decomposition(
-        self, target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path
+        self,
+        target: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        path: Path,
+        outs: Outs,
     ) -> Any:
         name = _shown(target)
         if target in path:  # torch's decompositions of some operations lead back to them
@@ -137,9 +155,9 @@ class Lowerer:
         if simpler is None:
             return _NoWay((f"no kernel yet for {name}",))
         traced, values = simpler
-        return self._inner(name, traced, values, (*path, target))
+        return self._inner(name, traced, values, (*path, target), outs)
 
-    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], path: Path) -> Any:
+    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], path: Path, outs: Outs) -> Any:
         rest = iter(values)
         env: dict[fx.Node, Any] = {}
         reasons: list[str] = []
@@ -147,9 +165,10 @@ class Lowerer:
             if node.op == "placeholder":
                 env[node] = next(rest)
             elif node.op == "get_attr":
-                env[node] = Known(getattr(traced, str(node.target)))
+                env[node] = Known(in_numpy(getattr(traced, str(node.target))))
             elif node.op == "output":
                 result = _values(node.args[0], env)
+                reasons += [] if reasons else _differing(result, outs)
                 return _NoWay(tuple(dict.fromkeys(reasons))) if reasons else result
             else:
                 args, kwargs = _values((node.args, node.kwargs), env)
@@ -174,6 +193,40 @@ class Lowerer:
 @dataclass(frozen=True, slots=True)
 class _NoWay:
     reasons: tuple[str, ...]
+
+
+def _differing(result: Any, outs: Outs) -> list[str]:
+    """What torch's decomposition gives in another type than torch itself."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [
+        f"torch's decomposition gives {type_of(value)}, torch {expected}"
+        for value, expected in zip(results, outs, strict=False)
+        if isinstance(value, (Ref, Known)) and expected is not None and type_of(value) != expected
+    ]
+
+
+def _complete(result: Any, outs: Outs, name: str) -> Any:
+    """A tuple of results: those that a rule does not make are tensors without elements, or refusals."""
+    if not isinstance(result, tuple):
+        return result
+
+    def part(index: int, value: Any, expected: TensorType | None) -> Any:
+        if value is not None or expected is None:
+            return value
+        if math.prod(expected.shape) == 0:
+            return _each((expected,), lambda t: Known(torch.empty(t.shape, dtype=torch_dtype(t.dtype))))
+        return Reject(f"no kernel yet for result {index} of {name}")
+
+    return tuple(part(i, v, t) for i, (v, t) in enumerate(zip(result, outs, strict=True)))
+
+
+_COMPLEX = "complex numbers have no hardware form; compute with pairs of real ones (torch.view_as_real)"
+
+
+def _is_complex(args: Any, kwargs: Any, outs: Outs) -> bool:
+    leaves = pytree.tree_leaves((args, kwargs))
+    types = [type_of(v) for v in leaves if isinstance(v, (Ref, Known))] + [t for t in outs if t is not None]
+    return any(isinstance(v, complex) for v in leaves) or any(t.dtype.startswith("complex") for t in types)
 
 
 def _shown(target: object) -> str:
@@ -226,4 +279,4 @@ def _fold(target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
         result = target(*real_args, **real_kwargs)
     except Exception as error:  # any operation, also a user's own
         return _NoWay((f"{op_name(target)} of known tensors fails: {str(error).splitlines()[0]}",))
-    return pytree.tree_map_only(torch.Tensor, lambda t: Known(t.detach(), tuple(origins)), result)
+    return pytree.tree_map_only(torch.Tensor, lambda t: Known(in_numpy(t.detach()), tuple(origins)), result)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from torchcalyx.ir.typerules import TensorType
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value, torch_dtype
 from torchcalyx.normalize.reduction import reduced
@@ -30,9 +32,28 @@ def standardised(b: Builder, x: Value, dims: Sequence[int], eps: float) -> Value
     """(x - mean) / sqrt(variance + eps) over dims, the variance that of all values (not the estimate for a
     sample).
     """
-    centred = b.emit("sub", x, reduced(b, "mean", x, dims, True))
+    return with_statistics(b, x, dims, eps)[0]
+
+
+def with_statistics(b: Builder, x: Value, dims: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
+    """As `standardised`, with the mean and 1 / sqrt(variance + eps); both keep the dims reduced."""
+    mean = reduced(b, "mean", x, dims, True)
+    centred = b.emit("sub", x, mean)
     variance = reduced(b, "mean", b.emit("mul", centred, centred), dims, True)
-    return b.emit("mul", centred, b.emit("rsqrt", b.emit("add", variance, b.known(eps, x.dtype))))
+    scale = b.emit("rsqrt", b.emit("add", variance, b.known(eps, x.dtype)))
+    return b.emit("mul", centred, scale), mean, scale
+
+
+def _statistics(b: Builder, a: Args, y: Value, *statistics: Value) -> Result:
+    """The results of an operation that returns its statistics too; parts without elements stay unsaid."""
+    if len(a.outs) == 1:
+        return y
+    more = (_shaped(b, v, out) for v, out in zip(statistics, a.outs[1:], strict=False))
+    return (y, *more, *(None for _ in a.outs[1 + len(statistics) :]))
+
+
+def _shaped(b: Builder, value: Value, out: TensorType | None) -> Value | None:
+    return None if out is None or 0 in out.shape else b.view(value, out.shape)
 
 
 def _scaled_and_shifted(b: Builder, x: Value, weight: Value | None, bias: Value | None) -> Value:
@@ -80,10 +101,9 @@ def _batch_norm(b: Builder, a: Args) -> Result:
         result = _channel_norm(b, x, (mean, variance), weight, bias, a["eps"])
         return result if isinstance(result, Reject) else ((result, *more) if more else result)
     dims = [d for d in range(len(x.shape)) if d != 1]
-    y = standardised(b, x, dims, a["eps"])
+    y, *statistics = with_statistics(b, x, dims, a["eps"])
     parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
-    y = _scaled_and_shifted(b, y, *parameters)
-    return (y, *more) if more else y
+    return _statistics(b, a, _scaled_and_shifted(b, y, *parameters), *statistics)
 
 
 def _instance_norm(b: Builder, a: Args) -> Result:
@@ -102,20 +122,21 @@ def _instance_norm(b: Builder, a: Args) -> Result:
 # -------------------------------------------------------------------------------------------
 
 
-def _grouped(b: Builder, x: Value, groups: int, eps: float) -> Value:
+def _grouped(b: Builder, x: Value, groups: int, eps: float) -> tuple[Value, Value, Value]:
     batch, channels, *spatial = x.shape
     if groups in (1, channels):
         dims = range(1 if groups == 1 else 2, len(x.shape))
         if dims:
-            return standardised(b, x, dims, eps)
+            return with_statistics(b, x, dims, eps)
     apart = b.view(x, (batch, groups, channels // groups, *spatial))
-    return b.view(standardised(b, apart, range(2, len(apart.shape)), eps), x.shape)
+    y, mean, scale = with_statistics(b, apart, range(2, len(apart.shape)), eps)
+    return b.view(y, x.shape), mean, scale
 
 
 def _group_norm(b: Builder, a: Args) -> Result:
     a.ignore("cudnn_enabled")
     x, weight, bias = a.tensor("input"), _optional(a, "weight"), _optional(a, "bias")
-    y = _grouped(b, x, a["num_groups"], a["eps"])
+    y, *_ = _grouped(b, x, a["num_groups"], a["eps"])
     parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
     return _scaled_and_shifted(b, y, *parameters)
 
@@ -123,9 +144,9 @@ def _group_norm(b: Builder, a: Args) -> Result:
 def _native_group_norm(b: Builder, a: Args) -> Result:
     a.ignore("N", "C", "HxW")  # the shape of the input holds them
     x, weight, bias = a.tensor("input"), _optional(a, "weight"), _optional(a, "bias")
-    y = _grouped(b, x, a["group"], a["eps"])
+    y, *statistics = _grouped(b, x, a["group"], a["eps"])
     parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))
-    return _scaled_and_shifted(b, y, *parameters), None, None
+    return _statistics(b, a, _scaled_and_shifted(b, y, *parameters), *statistics)
 
 
 def _trailing(a: Args) -> range:
@@ -135,21 +156,34 @@ def _trailing(a: Args) -> range:
 
 def _layer_norm(b: Builder, a: Args) -> Result:
     a.ignore("cudnn_enable")
-    y = standardised(b, a.tensor("input"), _trailing(a), a["eps"])
+    y, *statistics = with_statistics(b, a.tensor("input"), _trailing(a), a["eps"])
     y = _scaled_and_shifted(b, y, _optional(a, "weight"), _optional(a, "bias"))
-    return (y, *(None for _ in a.outs[1:])) if len(a.outs) > 1 else y
+    return _statistics(b, a, y, *statistics)
 
 
 def _rms_norm(b: Builder, a: Args) -> Result:
     x, eps = a.tensor("input"), a["eps"]
     eps = torch.finfo(torch_dtype(x.dtype)).eps if eps is None else eps
     power = reduced(b, "mean", b.emit("mul", x, x), _trailing(a), True)
-    unit = b.emit("mul", x, b.emit("rsqrt", b.emit("add", power, b.known(eps, x.dtype))))
-    y = _scaled_and_shifted(b, unit, _optional(a, "weight"), None)
-    return (y, *(None for _ in a.outs[1:])) if len(a.outs) > 1 else y
+    scale = b.emit("rsqrt", b.emit("add", power, b.known(eps, x.dtype)))
+    y = _scaled_and_shifted(b, b.emit("mul", x, scale), _optional(a, "weight"), None)
+    return _statistics(b, a, y, scale)
+
+
+def _cosine_similarity(b: Builder, a: Args) -> Result:
+    """sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps)), each length on its own: their product may be tiny."""
+    dim, eps = a["dim"], float(a["eps"])
+    shape = np.broadcast_shapes(*(a.tensor(name).shape for name in ("x1", "x2")))
+    parts = [b.expand(b.cast(a.tensor(name), a.out.dtype), shape) for name in ("x1", "x2")]
+    result = reduced(b, "sum", b.emit("mul", *parts), dim, False)
+    for part in parts:
+        length = b.emit("sqrt", reduced(b, "sum", b.emit("mul", part, part), dim, False))
+        result = b.emit("div", result, b.emit("clamp", length, min=eps, max=None))
+    return result
 
 
 LOWERINGS: Mapping[Any, Lowering] = {
+    aten.cosine_similarity.default: _cosine_similarity,
     **{
         target: _batch_norm
         for target in (

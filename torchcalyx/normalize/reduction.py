@@ -14,6 +14,7 @@ from torchcalyx.normalize.division import divided
 aten = torch.ops.aten
 
 _ON_BOOL = {"amax": "any", "amin": "all"}
+_OF_BOOL = {"sum": "any", "prod": "all"}  # with dtype=torch.bool
 
 
 def _dims(dims: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -40,7 +41,8 @@ def _reduce(op: str) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         if "dtype" in a:
             a.ignore("dtype")  # it is the dtype of the result, to which the operand is cast
-        return reduced(b, op, b.cast(a.tensor("self"), a.out.dtype), *_dims_and_keepdim(a))
+        x = b.cast(a.tensor("self"), a.out.dtype)
+        return reduced(b, _OF_BOOL.get(op, op) if x.dtype == "bool" else op, x, *_dims_and_keepdim(a))
 
     return lower
 

@@ -9,11 +9,12 @@ from torchcalyx.normalize.lower import Refusal
 
 _HINTS = {
     "computed tensor": "multiply by a reciprocal known at compile time, or scale before the model",
+    "hardware numbers are finite": "take a finite value, one that no other exceeds for a bound",
     "has no hardware form": "convert the model and its inputs with .float() and .long()",
     "known at compile time": "hold the index in a buffer, or choose with torch.where",
     "rounding": "round outside of the model",
 }
-_HINT = "write it with operations of torchcalyx.normalform.OPS (the README lists them as torch names)"
+_HINT = "write it with operations of torchcalyx.ir.normalform.OPS (the README lists them as torch names)"
 
 
 def unsupported(refusals: Sequence[Refusal]) -> UnsupportedOpError:

@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
+from torchcalyx.ir.masks import Head
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.channels import channel_fracs
 from torchcalyx.quantize.equalise import balanced
 from torchcalyx.quantize.inner import MOVES, inner_formats, stored_values
+from torchcalyx.quantize.masked import FREE_BITS, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
-from torchcalyx.quantize.precision import Precisions, spare_bits
+from torchcalyx.quantize.precision import Precisions
+from torchcalyx.quantize.quotients import share_reciprocals
 from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Typed", "quantize"]
@@ -32,36 +35,51 @@ class Typed:
 
     graph: may have other constants than the graph it was made from: factors move between layers (`equalise`).
     needs: how exact each float value has to be for its consumers. stored: names of the float values that have
-    the user's width; the others are intermediates. weight_fracs: fraction bits wanted for each output channel
-    of constant weights, where they are not all those of the format.
+    the user's width; the others are intermediates. floors: least value of inputs that are masks. heads:
+    masked softmaxes of the graph that was quantised, whose rows a call has to look at. weight_fracs: fraction
+    bits wanted for each output channel of constant weights, where they are not all those of the format.
     """
 
     graph: Graph
     formats: Mapping[str, NumberFormat] = field(hash=False)
     needs: Mapping[str, Need] = field(hash=False, default_factory=dict)
     stored: frozenset[str] = frozenset()
+    floors: Mapping[str, float] = field(hash=False, default_factory=dict)
+    heads: tuple[Head, ...] = ()
     weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
 
 
-def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options) -> Typed:
+def quantize(
+    graph: Graph,
+    samples: Sequence[Sequence[Array]],
+    options: Options,
+    widths: Mapping[str, int] | None = None,
+) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
+    widths: stored values, by name, that get another width than the options say.
+
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
-    patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly and for
-    tensors without elements. Constants are finite: `normalize` has refused others by name.
+    patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an
+    operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    precisions = Precisions(graph, options)
+    masked = limit_masks(graph, samples, options.spare_bits(16))
+    samples = clipped(graph, samples, masked.floors)
+    graph = share_reciprocals(masked.graph, max(1, options.multipliers // options.lane_count))
+    precisions = Precisions(graph, options, widths)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
-    kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
+    for name in masked.floors:
+        choice = choices[name]
+        choices[name] = min(choice + FREE_BITS, 32) if isinstance(choice, int) else choice
+    kept = stored_values(graph, choices)
     graph, seen = balanced(graph, samples, precisions, kept)
     unsigned = never_negative(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
-    too_wide: list[str] = []
     for node in graph.nodes:
         if node.dtype.startswith("float") and node.name not in kept:
             continue  # an intermediate: its format follows from its consumers
@@ -73,31 +91,22 @@ def quantize(graph: Graph, samples: Sequence[Sequence[Array]], options: Options)
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            formats[node.name] = precisions.format(node, seen, signed=node.name not in unsigned)
+            signed = node.name not in unsigned
+            formats[node.name] = precisions.format(node, seen, choices[node.name], signed=signed)
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
-            if node.dtype != "int64" and not own.low <= found.low <= found.high <= own.high:
+            if not own.low <= found.low <= found.high <= own.high:
                 found = own  # it wraps, as torch's integers do
             ranges[node.name] = found
             width = bits_for_range(found.low, found.high)
-            if width > 64:
-                too_wide.append(f"  {node} at {node.source}: values from {found.low} to {found.high}")
-            signed = own.low < 0 or node.dtype == "int64"
-            formats[node.name] = (
-                integer(min(width, 64)) if signed else integer(min(width - 1, 63) or 1, signed=False)
-            )
-    if too_wide:
-        raise UnsupportedOpError(
-            "integer values that may pass 64 bits cannot be computed exactly:\n"
-            + "\n".join(too_wide)
-            + "\ninteger inputs are taken to span 32 bits: narrow them first (clamp, or a smaller dtype)"
-        )
-    widths = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
-    spare = {n.name: spare_bits(n, widths[n.name]) for n in graph.nodes}
+            formats[node.name] = integer(width) if own.low < 0 else integer(width - 1 or 1, signed=False)
+    wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
+    spare = {n.name: precisions.spare(n, wanted[n.name]) for n in graph.nodes}
     fracs = channel_fracs(graph, precisions, formats)
-    inner = inner_formats(graph, formats, widths, seen.largest, spare)
-    return Typed(graph, {**formats, **inner.formats}, inner.needs, kept, fracs)
+    inner = inner_formats(graph, formats, wanted, seen.largest, spare)
+    chosen = {**formats, **inner.formats}
+    return Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs)
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

@@ -9,7 +9,7 @@ limited by calibration where a product can grow far beyond what occurs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,20 +32,30 @@ LIMITED = ("linear", "matmul", "mul", "div")
 GROWING = ("exp", "exp2", "expm1")
 """Operations whose range would be squared by one bit of headroom of the operand."""
 
+PRODUCTS = ("linear", "matmul", "conv")
+TABLES = ("sigmoid", "tanh", "erf", "gelu", "silu", "mish", "elu", "softplus", "sin", "cos")
+"""Functions that one table of at most 256 entries holds where the operand has 8 bits."""
+SIGNS = ("neg", "abs", "relu")
+"""Operations that give nothing to round."""
+
 SPARE = 3
 """Bits of an intermediate behind the last place of the result it leads to."""
 WIDEST = 62
 """Bits of the widest intermediate: sums of two still fit a word of the emulator."""
 NARROWEST = 4
+BYTE = 8
 
 
-def stored_values(graph: Graph, fixed_by_user: frozenset[str]) -> frozenset[str]:
-    """Names of the float values that have the user's width.
-
-    fixed_by_user: names of those for which the user gave the very format.
-    """
-    found = {n.name for n in graph.nodes if n.op in STORED} | set(graph.outputs) | set(fixed_by_user)
+def stored_values(graph: Graph, choices: Mapping[str, int | NumberFormat]) -> frozenset[str]:
+    """Names of the float values that have the user's width. choices: the width or format wanted of each."""
+    nodes = graph.by_name
+    found = {n.name for n in graph.nodes if n.op in STORED} | set(graph.outputs)
+    found |= {name for name, choice in choices.items() if isinstance(choice, NumberFormat)}
     for node in reversed(graph.nodes):
+        if node.op in TABLES and nodes[node.args[0]].op in PRODUCTS:
+            width = choices[node.args[0]]
+            if isinstance(width, int) and width <= BYTE:
+                found.update(node.args)
         if node.op in READERS or (node.op == "cast" and not node.dtype.startswith("float")):
             found.update(node.args)
         if node.name in found and node.op in (*MOVES, "pad"):
@@ -77,6 +87,10 @@ def inner_formats(
     bounds = _bounds(graph, nodes, formats, largest, spare)
     needs = _needs(graph, nodes, formats, bounds)
     chosen: dict[str, NumberFormat] = {}
+    readers: dict[str, list[Node]] = {n.name: [] for n in graph.nodes}
+    for node in graph.nodes:
+        for name in node.args:
+            readers[name].append(node)
     for node in graph.nodes:
         if node.name in formats:
             continue
@@ -86,7 +100,18 @@ def inner_formats(
             continue
         width = widths[node.name]
         chosen[node.name] = _format(bounds[node.name], needs[node.name], largest[node.name], width)
+        once = None if bounds[node.name].frac is not None else _rounded_once(readers[node.name], formats)
+        if once is not None and once.width <= chosen[node.name].width:
+            chosen[node.name] = once
     return Inner(chosen, needs)
+
+
+def _rounded_once(readers: Sequence[Node], formats: Mapping[str, NumberFormat]) -> NumberFormat | None:
+    """The format of a stored result where nothing but a change of sign lies between: it is rounded there."""
+    if len(readers) != 1 or readers[0].op not in SIGNS:
+        return None
+    fmt = formats.get(readers[0].name)
+    return None if fmt is None or fmt.kind != "fixed" else fixed(fmt.width + 1, fmt.frac)
 
 
 def _bounds(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.errors import InputError
-from torchcalyx.ir.graph import Array, Graph
+from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.reference import evaluate
 
 KEPT = 1 << 16
@@ -52,12 +52,14 @@ def observe(
             elif node.op != "input":
                 args = [_widened(values[a]) for a in node.args]
                 values[node.name] = evaluate(node, args)
+            if node.op == "constant" and node.name not in last_use:
+                continue  # a result that no operation reads leaves as it is
             if node.dtype.startswith("float") and values[node.name].size:
                 sizes = np.abs(values[node.name].astype(np.float64))
                 peak = float(np.max(sizes))
                 if not math.isfinite(peak):
                     raise InputError(
-                        f"calibration input {number} makes {node.op} (node {node.name!r}) "
+                        f"calibration input {number} makes {_shown(node)} "
                         f"infinite or NaN at {node.source}; "
                         "fixed-point formats are chosen from finite values: give other calibration inputs"
                     )
@@ -79,6 +81,13 @@ def spread(values: Array, count: int = KEPT) -> npt.NDArray[np.float64]:
     if flat.size <= count:
         return flat
     return flat[np.linspace(0, flat.size - 1, count).round().astype(np.int64)]
+
+
+def _shown(node: Node) -> str:
+    """The operation that the user wrote, and the part of it that the node is."""
+    written = node.source.op.removeprefix("aten.")
+    part = "" if written in ("", node.op) else f" of {node.source.op}"
+    return f"{node.op}{part} (node {node.name!r})"
 
 
 def _widened(values: Array) -> Array:

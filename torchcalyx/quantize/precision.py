@@ -17,15 +17,16 @@ DEFAULT_PRECISION: Precision = "fixed16"
 
 
 class Precisions:
-    """The user's precision for each module path."""
+    """The user's precision for each module path. widths: other ones for single values, by name."""
 
-    def __init__(self, graph: Graph, options: Options) -> None:
+    def __init__(self, graph: Graph, options: Options, widths: Mapping[str, int] | None = None) -> None:
+        self._widths = widths or {}
         precision = options.precision
         table = precision if isinstance(precision, Mapping) else {"*": precision}
+        self._options = options
         self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
-        paths = sorted(
-            {p for n in graph.nodes for p in (n.source.module_path, graph.parameter_names.get(n.name, ""))}
-        )
+        found = {n.source.module_path for n in graph.nodes} | set(graph.parameter_names.values())
+        paths = sorted({"", *found})  # "" is the model itself, also when it computes nothing
         unknown = [p for p, _ in self._table if not any(fnmatch.fnmatchcase(path, p) for path in paths)]
         if unknown:
             known = ", ".join(repr(p) for p in paths if p) or "none"
@@ -37,6 +38,8 @@ class Precisions:
     def choice(self, node: Node) -> int | NumberFormat:
         """The width, or the very format, that the user wants for a value."""
         path = node.source.module_path
+        if node.name in self._widths:
+            return self._widths[node.name]
         for pattern, precision in self._table:
             if fnmatch.fnmatchcase(path, pattern):
                 return precision
@@ -44,8 +47,10 @@ class Precisions:
 
     def clipping(self, graph: Graph, stored: Collection[str]) -> list[str]:
         """The stored values whose binary point is chosen by error. What the caller sees never clips: inputs,
-        outputs and what outputs only move.
+        outputs and what outputs only move; nor does anything where the user says how much room there is.
         """
+        if self._options.headroom is not None:
+            return []
         shown = {*graph.inputs, *graph.outputs}
         for node in reversed(graph.nodes):
             if node.name in shown and node.op in MOVES:
@@ -56,20 +61,17 @@ class Precisions:
         choice = self.choice(node)
         return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
 
-    def format(self, node: Node, seen: Seen, *, signed: bool = True) -> NumberFormat:
-        """Format of a stored float value from what calibration showed. signed: it may be negative."""
-        choice = self.choice(node)
+    def format(
+        self, node: Node, seen: Seen, choice: int | NumberFormat, *, signed: bool = True
+    ) -> NumberFormat:
+        """Format of a stored float value from what calibration showed. choice: its width or very format.
+        signed: it may be negative.
+        """
         if isinstance(choice, NumberFormat):
             return choice
-        spare, values = spare_bits(node, choice), seen.values.get(node.name)
+        spare, values = self.spare(node, choice), seen.values.get(node.name)
         return choose_format(seen.largest[node.name], values, choice, spare, signed=signed or choice > NARROW)
 
-
-def spare_bits(node: Node, width: int) -> int:
-    """Headroom of a value: none for constants, which calibration shows completely."""
-    return 0 if node.op == "constant" else headroom(width)
-
-
-def headroom(width: int) -> int:
-    """Integer bits kept free above the calibrated range."""
-    return 1 if width > NARROW else 0
+    def spare(self, node: Node, width: int) -> int:
+        """Headroom of a value: none for constants, which calibration shows completely."""
+        return 0 if node.op == "constant" else self._options.spare_bits(width)

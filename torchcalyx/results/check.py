@@ -22,6 +22,7 @@ from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.plan import Plan, plan_memory, schedule, verify_plan
 from torchcalyx.plan.images import buffer_array, input_images, output_arrays
 from torchcalyx.results.comparison import Comparison, ValueComparison, compare_value
+from torchcalyx.results.saturations import find_saturations
 from torchcalyx.selection import Selection
 from torchcalyx.simulate import Simulator, simulate
 from torchcalyx.tools.toolchain import compile_calyx
@@ -63,6 +64,7 @@ def compare_program(
         layers_cycles=None if one else (kept.design.cycles, layers.cycles),
         saturated=sum(emulated.saturated.values()),
         saturated_inputs=stored.saturated,
+        saturations=find_saturations(selection, stored, emulated),
     )
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from torchcalyx.ir.graph import Source
 from torchcalyx.kernels.arith.numerics import NumberFormat
+from torchcalyx.results.saturations import Saturations
 from torchcalyx.results.tables import json_number, number, place, source_json, table_text
 
 
@@ -56,7 +57,7 @@ class Comparison:
     outputs, layers: in order of the result's leaves and of the graph. predicted_cycles, simulated_cycles:
     of one call. layers_cycles: (predicted, simulated) of the second design, which keeps every layer in
     memory, None without it. saturated: elements that saturated in any kernel call. saturated_inputs:
-    input elements that did not fit their format, by input.
+    input elements that did not fit their format, by input. saturations: both, place by place.
     """
 
     outputs: tuple[ValueComparison, ...]
@@ -66,6 +67,7 @@ class Comparison:
     layers_cycles: tuple[int, int] | None
     saturated: int
     saturated_inputs: Mapping[str, int]
+    saturations: Saturations = ()
 
     @property
     def exact(self) -> bool:
@@ -121,8 +123,8 @@ class Comparison:
 
     def to_json(self) -> str:
         """JSON text: ok, exact, first_difference, max_error, predicted_cycles, simulated_cycles,
-        layers_cycles, saturated, saturated_inputs, outputs, layers; the last two hold the fields of
-        `ValueComparison`. An error that is not finite is null.
+        layers_cycles, saturated, saturated_inputs, saturations, outputs, layers; the last three hold the
+        fields of `Saturated` and `ValueComparison`. An error that is not finite is null.
         """
         values = {
             "ok": self.ok,
@@ -134,6 +136,7 @@ class Comparison:
             "layers_cycles": self.layers_cycles,
             "saturated": self.saturated,
             "saturated_inputs": dict(self.saturated_inputs),
+            "saturations": [s.to_dict() for s in self.saturations],
             "outputs": [_value_json(v) for v in self.outputs],
             "layers": [_value_json(v) for v in self.layers],
         }

@@ -31,6 +31,11 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
 MOST_SIGNIFICANT = 30
 """Leading bits to which a function is computed where it is only an intermediate."""
 
+MOST_CUT = 8
+"""Bits that a table of an intermediate may lose where a lane has too few multipliers for a better one: those
+that intermediates have beyond stored values. The comparison with torch at compile time tells what it costs.
+"""
+
 FUNCTIONS = frozenset((*PARAMETERS, "div"))
 """All operations of this module."""
 
@@ -74,13 +79,21 @@ def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[in
         return divide(b, operands[0], operands[1], target, lane_multipliers(view), bits)
     function = function_of(node)
     if bits is not None and not isinstance(function.definition, (Power, Exponential)):
-        target, bits = coarser(target), None  # its table has one absolute error
-    return approximate(b, operands[0], function, target, lane_multipliers(view), sources[0], bits)
+        target, bits = coarser(target, target.width - MOST_SIGNIFICANT - 2), None  # one absolute error
+    most = lane_multipliers(view)
+    domain = sources[0] if node.args[0] in view.stored else None  # an intermediate may be known more closely
+    for cut in range(0, MOST_CUT if node.name not in view.stored else 1, 2):
+        try:
+            kept = None if bits is None else max(bits - cut, 4)
+            return approximate(b, operands[0], function, coarser(target, cut), most, domain, kept)
+        except KernelParameterError as error:  # too few multipliers for so exact a table
+            problem = error
+    raise problem
 
 
-def coarser(fmt: NumberFormat) -> NumberFormat:
-    """A format of the same range with no more than the significant bits of an intermediate."""
-    cut = max(0, fmt.width - MOST_SIGNIFICANT - 2)
+def coarser(fmt: NumberFormat, cut: int) -> NumberFormat:
+    """A format of the same range with `cut` bits less, but at least 4."""
+    cut = max(0, min(cut, fmt.width - 4))
     return fixed(fmt.width - cut, fmt.frac - cut)
 
 

@@ -1,0 +1,252 @@
+"""Masks become predicates: a position that is left out lies just so far below the others that its probability
+is exactly zero, however large the number was that the model wrote.
+
+With scores in -L..L a masked position at F = -(2 L + `GONE`) is never seen by a softmax, and a row of masked
+positions only is uniform, as in torch, where a mask of -1e9 absorbs the scores in float32. Numbers that
+float32 does not absorb (-1e4) stay as they are. Minus infinity is the same, except that a row without any
+other position is not a number in torch: an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from torchcalyx.errors import InputError, UnsupportedOpError
+from torchcalyx.ir.graph import Array, Graph, Node
+from torchcalyx.ir.masks import (
+    Head,
+    Leaf,
+    infinite_leaves,
+    inputs_of_masks,
+    is_switch,
+    left_out_completely,
+    softmax_heads,
+)
+from torchcalyx.ir.reference import evaluate
+
+GONE = 48.0
+"""exp(-GONE) is 0 in every format of an intermediate."""
+ABSORBS = 2.0**23
+"""A float32 number this much larger than another does not change by it."""
+NOT_A_NUMBER = (
+    "with minus infinity torch gives NaN there, which has no fixed-point value; leave one position, or mask "
+    "with a finite number"
+)
+FREE_BITS = 8
+"""Bits that a mask of the caller has beyond the user's width: it may hold a bias as well."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """graph: with masks near the scores. floors: least value of each input that is a mask. heads: those whose
+    rows have to be looked at in every call, of the graph before.
+    """
+
+    graph: Graph
+    floors: Mapping[str, float] = field(default_factory=dict)
+    heads: tuple[Head, ...] = ()
+
+
+def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) -> Masked:
+    """Rewrite every head whose masks absorb its scores. spare: bits of headroom of the scores.
+
+    Raises UnsupportedOpError where a constant mask of minus infinity leaves nothing of a row.
+    """
+    heads = [h for h in softmax_heads(graph) if _may_be_masked(graph, h)]
+    if not heads:
+        return Masked(graph)
+    seen = _observe(graph, samples, {leaf.name for h in heads for leaf in h.leaves})
+    rewriting = _Rewriting(graph)
+    floors: dict[str, float] = {}
+    watched = []
+    for head in heads:
+        masks = [leaf for leaf in head.leaves if _absorbing(seen[leaf.name], _scores(head, seen))]
+        if not masks:
+            continue
+        if infinite_leaves(graph, head):
+            _refuse_empty_rows(graph, head, {m.name for m in masks})
+        watched.append(head)
+        scores = _scores(head, seen)
+        live = scores * 2.0 ** (spare + 1)
+        kept = min(_least_kept(seen[m.name], scores) * m.factor for m in masks)
+        floor = float(math.floor(2.0 * min(kept, 0.0) - 2.0 * live - GONE))
+        for leaf in masks:
+            own = math.floor(floor / leaf.factor)
+            if graph.node(leaf.name).op == "input":
+                floors[leaf.name] = min(own, floors.get(leaf.name, own))
+            else:
+                rewriting.floor(leaf, float(own))
+        rewriting.clamp(head.value, math.ceil(floor + live))
+    return Masked(rewriting.graph(), floors, tuple(watched))
+
+
+def _may_be_masked(graph: Graph, head: Head) -> bool:
+    """Whether any leaf can be a mask: a constant, an input, or a predicate times a number."""
+    nodes = graph.by_name
+    return any(
+        nodes[leaf.name].op in ("constant", "input") or _switched(leaf.name, graph, nodes) is not None
+        for leaf in head.leaves
+    )
+
+
+def _switched(name: str, graph: Graph, nodes: Mapping[str, Node]) -> str | None:
+    """The constant factor of a predicate times a number."""
+    node = nodes[name]
+    if node.op != "mul":
+        return None
+    for switch, factor in (node.args, node.args[::-1]):
+        if factor in graph.constants and is_switch(switch, graph, nodes):
+            return factor
+    return None
+
+
+def clipped(
+    graph: Graph, samples: Sequence[Sequence[Array]], floors: Mapping[str, float]
+) -> Sequence[Sequence[Array]]:
+    """Calibration inputs with masks no lower than their floors."""
+    if not floors:
+        return samples
+    least = [floors.get(name, -math.inf) for name in graph.inputs]
+    return [
+        tuple(np.maximum(a, low) if a.dtype.kind == "f" else a for a, low in zip(sample, least, strict=True))
+        for sample in samples
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """values: everything a leaf was in calibration, as sorted distinct numbers."""
+
+    values: npt.NDArray[np.float64]
+
+
+def _observe(graph: Graph, samples: Sequence[Sequence[Array]], names: set[str]) -> Mapping[str, _Seen]:
+    """What the leaves were in calibration."""
+    found: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in names}
+    needed = _below(graph, names)
+    for sample in samples:
+        values: dict[str, Array] = dict(zip(graph.inputs, sample, strict=True))
+        for node in graph.nodes:
+            if node.name not in needed:
+                continue
+            if node.op == "constant":
+                values[node.name] = graph.constants[node.name]
+            elif node.op != "input":
+                values[node.name] = evaluate(node, [_wide(values[a]) for a in node.args])
+            if node.name in names:
+                found[node.name].append(np.unique(np.asarray(values[node.name], np.float64)))
+    return {name: _Seen(np.unique(np.concatenate(parts))) for name, parts in found.items()}
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.float64) if values.dtype.kind == "f" else values
+
+
+def _below(graph: Graph, names: set[str]) -> set[str]:
+    needed = set(names)
+    for node in reversed(graph.nodes):
+        if node.name in needed:
+            needed.update(node.args)
+    return needed
+
+
+def _scores(head: Head, seen: Mapping[str, _Seen]) -> float:
+    """Largest magnitude of the scores: of every leaf less what can only be a mask."""
+    total = 1.0
+    for leaf in head.leaves:
+        values = np.abs(seen[leaf.name].values)
+        total += float(values[values < ABSORBS].max(initial=0.0)) * leaf.factor
+    return total
+
+
+def _absorbing(seen: _Seen, scores: float) -> bool:
+    return bool((seen.values <= -ABSORBS * scores).any())
+
+
+def _least_kept(seen: _Seen, scores: float) -> float:
+    """The lowest value of a mask that does not absorb the scores."""
+    kept = seen.values[seen.values > -ABSORBS * scores]
+    return float(kept.min(initial=0.0))
+
+
+def _refuse_empty_rows(graph: Graph, head: Head, masks: set[str]) -> None:
+    """UnsupportedOpError where masks known at compile time leave nothing of a row."""
+    scores = {leaf.name for leaf in head.leaves} - masks
+    if inputs_of_masks(graph, head) - scores:
+        return  # the call decides
+    zeros = {n: np.zeros(graph.node(n).shape) for n in graph.inputs}
+    row = left_out_completely(graph, head, zeros)
+    if row is not None:
+        place = graph.node(head.value).source
+        raise UnsupportedOpError(
+            f"the mask in front of the softmax at {place} leaves nothing of row {list(row)}: {NOT_A_NUMBER}"
+        )
+
+
+def refuse_empty_rows(graph: Graph, heads: Sequence[Head], arrays: Sequence[Array]) -> None:
+    """InputError where the masks of a call leave nothing of a row. arrays: one for each of the inputs."""
+    given = dict(zip(graph.inputs, arrays, strict=True))
+    for head in heads:
+        names = inputs_of_masks(graph, head)
+        infinite = {n for n in names if np.isneginf(np.asarray(given[n], np.float64)).any()}
+        if not names or not (infinite or infinite_leaves(graph, head)):
+            continue
+        row = left_out_completely(graph, head, given)
+        if row is not None:
+            place = graph.node(head.value).source
+            masks = infinite | {n for n in names if graph.node(n).dtype == "bool"} or names
+            raise InputError(
+                f"the mask in front of the softmax at {place} leaves nothing of row {list(row)} "
+                f"(it depends on {', '.join(sorted(masks))}): {NOT_A_NUMBER}"
+            )
+
+
+class _Rewriting:
+    """The graph with floors under masks and clamps above heads."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._nodes = graph.by_name
+        self._constants = dict(graph.constants)
+        self._clamps: dict[str, float] = {}
+
+    def floor(self, leaf: Leaf, least: float) -> None:
+        """No value of the leaf below `least`."""
+        name = leaf.name
+        factor = _switched(name, self._graph, self._nodes)
+        if factor is None and name not in self._constants:
+            self.clamp(name, least)
+            return
+        target = factor or name
+        value = self._constants[target]
+        # Where the constant serves several heads the deepest floor is deep enough for all.
+        limited = np.maximum(np.asarray(self._graph.constants[target], np.float64), least)
+        if not np.array_equal(value, self._graph.constants[target]):
+            limited = np.minimum(limited, value)
+        self._constants[target] = limited.astype(value.dtype)
+
+    def clamp(self, name: str, least: float) -> None:
+        """Readers of a value see nothing below `least`."""
+        self._clamps[name] = min(least, self._clamps.get(name, least))
+
+    def graph(self) -> Graph:
+        """The new graph."""
+        taken = set(self._nodes)
+        seen_as: dict[str, str] = {}
+        order: list[Node] = []
+        for node in self._graph.nodes:
+            order.append(replace(node, args=tuple(seen_as.get(a, a) for a in node.args)))
+            if node.name in self._clamps:
+                name = f"{node.name}_limited"
+                while name in taken:
+                    name += "_"
+                taken.add(name)
+                attrs = (("max", None), ("min", float(self._clamps[node.name])))
+                order.append(replace(node, name=name, op="clamp", args=(node.name,), attrs=attrs))
+                seen_as[node.name] = name
+        return replace(self._graph, nodes=tuple(order), constants=self._constants)
