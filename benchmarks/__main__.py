@@ -9,11 +9,21 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import batch_one, build_cost, convolution, digits, exactness, gemm, systolic_lang, vectors
+from benchmarks import (
+    batch_one,
+    build_cost,
+    convolution,
+    digits,
+    eight_bits,
+    exactness,
+    gemm,
+    systolic_lang,
+    vectors,
+)
 from benchmarks.figures import Figure, show
 from torchcalyx.errors import ToolNotFound
 
-MODULES = (gemm, systolic_lang, batch_one, vectors, digits, convolution, build_cost, exactness)
+MODULES = (gemm, systolic_lang, batch_one, vectors, digits, eight_bits, convolution, build_cost, exactness)
 
 
 def main(*arguments: str) -> int:

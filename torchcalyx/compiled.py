@@ -152,7 +152,8 @@ class CompiledModule:
 
         Layers are compared in a second design that keeps each in a memory of its own, for which a second
         simulator may have to be built. The module runs in eval mode as it is now: weights changed since
-        compilation show as errors. Raises as `simulate`.
+        compilation show as errors. Layers whose channels were scaled, with the scale undone in the layer
+        behind them, are compared as they are in hardware. Raises as `simulate`.
         """
         arguments = positional(self._module, inputs, kwargs)
         s = self.specialise(*arguments)

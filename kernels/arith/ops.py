@@ -1,7 +1,8 @@
 """The operations of a lane's datapath, and what they compute to the bit.
 
 An `Expr` is a tuple of operations in evaluation order. Every operation is exact in a format wide enough for
-any operand; only "quant" (round half to even, then saturate), "floor" and "wrap" narrow. The same value
+any operand; only "quant" (round half to even, then saturate), "ramp" (a "quant" of the greater of its operand
+and 0), "floor" and "wrap" narrow. The same value
 serves elementwise kernels, the drain of the GEMM engine and both ends of a reduction. `emulate` defines the
 meaning, `lane.py` builds the hardware, `expr_builder.py` makes expressions.
 """
@@ -26,7 +27,7 @@ from .saturation import Saturation, saturate_measured
 
 OpName: TypeAlias = Literal[
     "in", "const", "add", "sub", "mul", "cmul", "neg", "abs", "min", "max", "lt", "eq",
-    "and", "or", "xor", "not", "select", "scale", "floor", "wrap", "quant", "rom", "clz", "shl",
+    "and", "or", "xor", "not", "select", "scale", "floor", "wrap", "quant", "ramp", "rom", "clz", "shl",
 ]  # fmt: skip
 
 
@@ -54,7 +55,7 @@ class Op:
     """One operation. args: indices of earlier operations.
 
     param: input number, constant, shift, index of a rom's first entry, or bits in which zeros are counted.
-    fmt: of a quant. table: of a rom.
+    fmt: of a quant or ramp. table: of a rom.
     """
 
     name: OpName
@@ -81,7 +82,7 @@ class Expr:
     @property
     def adders(self) -> int:
         """Adders and comparators of a lane."""
-        return sum(op.name in ("add", "sub", "min", "max", "quant", "neg", "abs") for op in self.ops)
+        return sum(op.name in ("add", "sub", "min", "max", "quant", "ramp", "neg", "abs") for op in self.ops)
 
     @property
     def table_bits(self) -> int:
@@ -96,9 +97,10 @@ class Expr:
         results: list[IntArray] = []
         saturated = Saturation()
         for op in self.ops:
-            if op.name == "quant":
+            if op.name in ("quant", "ramp"):
                 assert op.fmt is not None
                 source = results[op.args[0]]
+                source = np.maximum(source, 0) if op.name == "ramp" else source
                 shifted = shift_round(as_exact(source, self._guard_bits(op)), op.param)
                 result, found = saturate_measured(shifted, op.fmt)
                 if found and self._behind_table(op):
@@ -127,7 +129,7 @@ class Expr:
         lines = []
         for index, op in enumerate(self.ops):
             args = ", ".join(f"%{a}" for a in op.args)
-            extra = f" {op.param}" if op.name in ("in", "const", "cmul", "scale", "quant") else ""
+            extra = f" {op.param}" if op.name in ("in", "const", "cmul", "scale", "quant", "ramp") else ""
             extra = f" [{len(op.table)} words]" if op.table else extra
             lines.append(f"%{index} = {op.name}{extra} {args} : {op.value.width} bits, frac {op.value.frac}")
         return "\n".join(lines)

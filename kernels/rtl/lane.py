@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ..arith.expr import Expr, Op
+from ..arith.numerics import NumberFormat
 from .hw import Component, Program, Signal, digest
 
 STAGE = 6
@@ -21,9 +22,10 @@ STAGE = 6
 _UNITS = {
     "in": 0, "const": 0, "scale": 0, "floor": 0, "wrap": 0,
     "and": 1, "or": 1, "xor": 1, "not": 1, "select": 1,
-    "quant": 3, "clz": 3, "shl": 3,
+    "quant": 3, "ramp": 3, "clz": 3, "shl": 3,
 }  # fmt: skip
 _CARRY = 2
+_SHORT_SHIFT = 3  # places that one level of multiplexers of four can shift by
 _ADDRESS_OF_A_GATE = 6  # address bits of a table that is one level of logic
 
 
@@ -130,6 +132,10 @@ def _operation(op: Op) -> Make:
     if op.name == "quant":
         assert fmt is not None
         return lambda c, s: c.resize(c.requantise(s[0], op.param, fmt), width)
+    if op.name == "ramp":
+        assert fmt is not None
+        above = NumberFormat(fmt.kind, fmt.max.bit_length(), fmt.frac, signed=False)
+        return lambda c, s: c.resize(c.requantise(s[0], op.param, above), width)
     table: dict[str, Make] = {
         "const": lambda c, s: c.const(op.param, width),
         "scale": lambda c, s: c.shift_left(s[0], op.param, width),
@@ -158,6 +164,8 @@ def _operation(op: Op) -> Make:
 def _units(expr: Expr, op: Op) -> int:
     if op.name in ("min", "max") and any(expr.ops[a].name == "const" for a in op.args):
         return 1  # ReLU and clamp: a comparison with a constant is short
+    if op.name == "shl" and expr.ops[op.args[1]].value.high <= _SHORT_SHIFT:
+        return 1
     if op.name == "rom":
         return min(STAGE, 1 + max(0, (len(op.table) - 1).bit_length() - _ADDRESS_OF_A_GATE))
     return _UNITS.get(op.name, _CARRY)

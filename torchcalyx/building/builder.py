@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchcalyx.building.view import GraphView
-from torchcalyx.ir.graph import Node
+from torchcalyx.ir.graph import Array, Node
 from torchcalyx.kernels.arith.expr import narrowing
 from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
@@ -84,20 +84,36 @@ class SelectionBuilder:
         layout: Layout,
         pack: Callable[[IntArray], IntArray],
         tag: str = "",
+        more: tuple[int, ...] = (),
     ) -> str:
         """The buffer that holds constant `name` in `fmt`, its stored integers arranged by `pack`; equal
-        requests share it.
+        requests share it. more: fraction bits beyond those of `fmt`, for each index of the first axis.
         """
-        key = (name, fmt, layout, tag)
+        key = (name, fmt, layout, tag, more)
         if key not in self._weight_of:
-            title = self.view.graph.parameter_names.get(name, name)
-            stored, saturated = fmt.quantize_counting(self.view.graph.constants[name])
+            title = self.title(name)
+            stored, saturated = fmt.quantize_counting(finer(self.view.graph.constants[name], more))
             if saturated:
                 self.saturated[title] = saturated
             buffer = self.buffer(title, fmt, layout, "weight")
             self.weights[buffer] = np.asarray(pack(stored)).reshape(layout.rows, layout.cols)
             self._weight_of[key] = buffer
         return self._weight_of[key]
+
+    def table(self, title: str, fmt: NumberFormat, layout: Layout, values: IntArray) -> str:
+        """The buffer that holds integers the compiler made; equal requests share it."""
+        key = (title, fmt, layout, tuple(int(v) for v in values))
+        if key not in self._weight_of:
+            buffer = self.buffer(title, fmt, layout, "weight")
+            array = np.zeros(layout.rows * layout.cols, dtype=np.int64)
+            array[: len(values)] = values
+            self.weights[buffer] = array.reshape(layout.rows, layout.cols)
+            self._weight_of[key] = buffer
+        return self._weight_of[key]
+
+    def title(self, name: str) -> str:
+        """How messages call a constant."""
+        return self.view.graph.parameter_names.get(name, name)
 
     def operand(self, located: Located) -> Operand:
         """The kernel operand that reads a value over its own shape."""
@@ -155,6 +171,14 @@ class SelectionBuilder:
             self.call(spec, [value.buffer], [buffer], reason)
             self._copies[key] = Located(buffer, target, value.fmt)
         return self._copies[key]
+
+
+def finer(values: Array, more: tuple[int, ...]) -> Array:
+    """Real values times 2**more[index of the first axis]; as they are without `more`."""
+    if not more:
+        return values
+    places = np.array(more).reshape(-1, *[1] * (values.ndim - 1))
+    return np.asarray(np.ldexp(values.astype(np.float64), places))
 
 
 def copy_kernel(source: Operand, target: Operand) -> KernelSpec:

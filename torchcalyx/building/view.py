@@ -26,6 +26,7 @@ class GraphView:
     def __init__(self, typed: Typed, options: Options) -> None:
         self.graph = typed.graph
         self.formats: Mapping[str, NumberFormat] = typed.formats
+        self.weight_fracs: Mapping[str, tuple[int, ...]] = typed.weight_fracs
         self.needs: Mapping[str, Need] = typed.needs
         self.stored = typed.stored
         self.floors = typed.floors

@@ -17,6 +17,8 @@ from torchcalyx.ir.masks import Head
 from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
+from torchcalyx.quantize.channels import channel_fracs
+from torchcalyx.quantize.equalise import balanced
 from torchcalyx.quantize.inner import (
     MOVES,
     PROBABILITY_BITS,
@@ -26,9 +28,9 @@ from torchcalyx.quantize.inner import (
 )
 from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
-from torchcalyx.quantize.observe import largest_values
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share_reciprocals
+from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Typed", "quantize"]
 
@@ -37,9 +39,11 @@ __all__ = ["MOVES", "Typed", "quantize"]
 class Typed:
     """A graph with the number format of every value, by node name.
 
+    graph: may have other constants than the graph it was made from: factors move between layers (`equalise`).
     needs: how exact each float value has to be for its consumers. stored: names of the float values that have
     the user's width; the others are intermediates. floors: least value of inputs that are masks. heads:
-    masked softmaxes of the graph that was quantised, whose rows a call has to look at.
+    masked softmaxes of the graph that was quantised, whose rows a call has to look at. weight_fracs: fraction
+    bits wanted for each output channel of constant weights, where they are not all those of the format.
     """
 
     graph: Graph
@@ -48,6 +52,7 @@ class Typed:
     stored: frozenset[str] = frozenset()
     floors: Mapping[str, float] = field(hash=False, default_factory=dict)
     heads: tuple[Head, ...] = ()
+    weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -74,9 +79,7 @@ def quantize(
     shared, divisors = share_reciprocals(masked.graph, lanes)
     typed, cut = _formats(shared, samples, options, widths, masked)
     wide = frozenset(divisor for name, divisor in divisors.items() if name in cut)
-    if (
-        wide and lanes > LEAST_FOR_DIVISION
-    ):  # such a reciprocal spans more than a word holds: divide after all
+    if wide and lanes > LEAST_FOR_DIVISION:  # a word does not hold their reciprocals: divide after all
         shared, _ = share_reciprocals(masked.graph, lanes, wide)
         typed, _ = _formats(shared, samples, options, widths, masked)
     return typed
@@ -91,7 +94,6 @@ def _formats(
 ) -> tuple[Typed, frozenset[str]]:
     """Formats for a graph whose masks are limited, and the intermediates that do not get all they need."""
     precisions = Precisions(graph, options, widths)
-    largest = largest_values(graph, samples)
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
     more = {
         **dict.fromkeys(masked.floors, FREE_BITS),
@@ -101,6 +103,8 @@ def _formats(
         choice = choices[name]
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
+    graph, seen = balanced(graph, samples, precisions, kept)
+    unsigned = never_negative(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
     for node in graph.nodes:
@@ -114,7 +118,8 @@ def _formats(
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            formats[node.name] = precisions.format(node, largest[node.name], choices[node.name])
+            signed = node.name not in unsigned
+            formats[node.name] = precisions.format(node, seen, choices[node.name], signed=signed)
         else:
             found = interval(node, graph, ranges, formats)
             own = dtype_interval(node.dtype)
@@ -126,9 +131,11 @@ def _formats(
     graph = lift_floors(graph, formats)
     wanted = {n: c.width if isinstance(c, NumberFormat) else c for n, c in choices.items()}
     spare = {n.name: precisions.spare(n, wanted[n.name]) for n in graph.nodes}
-    inner = inner_formats(graph, formats, wanted, largest, spare)
-    found_formats = {**formats, **inner.formats}
-    return Typed(graph, found_formats, inner.needs, kept, masked.floors, masked.heads), inner.cut
+    fracs = channel_fracs(graph, precisions, formats)
+    inner = inner_formats(graph, formats, wanted, seen.largest, spare)
+    chosen = {**formats, **inner.formats}
+    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs)
+    return typed, inner.cut
 
 
 def _pads_within(node: Node, fmt: NumberFormat) -> bool:

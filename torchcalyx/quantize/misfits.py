@@ -17,7 +17,8 @@ from torchcalyx.ir.reference import reference
 from torchcalyx.kernels.arith.numerics import NumberFormat, product
 from torchcalyx.options import Options
 from torchcalyx.quantize import MOVES, Typed
-from torchcalyx.quantize.precision import Precisions, best_format
+from torchcalyx.quantize.precision import Precisions
+from torchcalyx.quantize.scales import best_format
 
 TOLERANCE = 2.0**-5
 """Greatest error of storing a value, relative to the largest value it stands beside."""

@@ -1,17 +1,17 @@
-"""The user's precision: which module has which width, and the binary point for a calibrated range."""
+"""The user's precision: which module has which width, and so which format calibration gives its values."""
 
 from __future__ import annotations
 
 import fnmatch
-import math
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Collection, Mapping
 
 from torchcalyx.errors import OptionsError
 from torchcalyx.ir.graph import Graph, Node
-from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import Options, Precision, resolve_precision
+from torchcalyx.quantize.inner import MOVES
+from torchcalyx.quantize.observe import Seen
+from torchcalyx.quantize.scales import NARROW, choose_format
 
 DEFAULT_PRECISION: Precision = "fixed16"
 
@@ -45,23 +45,33 @@ class Precisions:
                 return precision
         return resolve_precision(DEFAULT_PRECISION)
 
-    def format(self, node: Node, largest: float, choice: int | NumberFormat | None = None) -> NumberFormat:
-        """Format of a stored float value whose largest magnitude is known; choice: in place of the user's."""
-        choice = self.choice(node) if choice is None else choice
+    def clipping(self, graph: Graph, stored: Collection[str]) -> list[str]:
+        """The stored values whose binary point is chosen by error. What the caller sees never clips: inputs,
+        outputs and what outputs only move; nor does anything where the user says how much room there is.
+        """
+        if self._options.headroom is not None:
+            return []
+        shown = {*graph.inputs, *graph.outputs}
+        for node in reversed(graph.nodes):
+            if node.name in shown and node.op in MOVES:
+                shown.update(node.args)
+        return [n.name for n in graph.nodes if n.name in stored and n.name not in shown and self._narrow(n)]
+
+    def _narrow(self, node: Node) -> bool:
+        choice = self.choice(node)
+        return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
+
+    def format(
+        self, node: Node, seen: Seen, choice: int | NumberFormat, *, signed: bool = True
+    ) -> NumberFormat:
+        """Format of a stored float value from what calibration showed. choice: its width or very format.
+        signed: it may be negative.
+        """
         if isinstance(choice, NumberFormat):
             return choice
-        return best_format(largest, choice, self.spare(node, choice))
+        spare, values = self.spare(node, choice), seen.values.get(node.name)
+        return choose_format(seen.largest[node.name], values, choice, spare, signed=signed or choice > NARROW)
 
     def spare(self, node: Node, width: int) -> int:
         """Headroom of a value: none for constants, which calibration shows completely."""
         return 0 if node.op == "constant" else self._options.spare_bits(width)
-
-
-def best_format(largest: float, width: int, spare: int = 0) -> NumberFormat:
-    """Signed format of `width` bits with the most fraction bits that holds +-`largest`, less `spare` bits."""
-    if largest == 0:
-        return fixed(width, width - 1)
-    frac = width - 1 - math.frexp(largest)[1]
-    if np.rint(math.ldexp(largest, frac)) > (1 << (width - 1)) - 1:
-        frac -= 1
-    return fixed(width, frac - spare)

@@ -111,12 +111,14 @@ def _dense(
         1 + len(kernel),
     )
     groups = head.whole("groups")
+    channels = drain.channels(total, weight_fmt, out.fmt)
     weights = builder.weight(
         weight.name,
         weight_fmt,
         spec.right.layout,
         lambda stored: spec.pack(_taps(stored, group, x.shape[1], groups)),
         f"conv {group} {spec.family} {spec.right.layout}",
+        () if channels is None else channels.more,
     )
     macs = product(part.access.sizes) * product(kernel) * (x.shape[1] // groups)
     builder.call(spec, [value.buffer, weights, *placed.buffers], [buffer], operations=macs)

@@ -31,19 +31,21 @@ def depthwise(builder: SelectionBuilder, head: Node, drain: Drain, out: Operand,
     left = Operand(value.fmt, builder.buffers[value.buffer].layout, value.access.permute(order))
     shape = (*kernel, channels)
     layout = rows_of_last_axis(shape, builder.lanes)
+    b = ExprBuilder()
+    term = b.mul(b.input(value.fmt), b.input(weight_fmt))
+    exact = b.value(term)
+    prologue = b.build(term, NumberFormat("fixed", exact.width, exact.frac))
+    total = accumulator("add", result_value(prologue), product(kernel))
+    finer = drain.channels(total, weight_fmt, out.fmt)
     weights = builder.weight(
         weight.name,
         weight_fmt,
         layout,
         lambda stored: np.asarray(stored).reshape(channels, -1).T,
         "depthwise",
+        () if finer is None else finer.more,
     )
     taps = whole(shape, layout).permute((axes, *range(axes))).expand((*out.access.sizes, *kernel))
-    b = ExprBuilder()
-    term = b.mul(b.input(value.fmt), b.input(weight_fmt))
-    exact = b.value(term)
-    prologue = b.build(term, NumberFormat("fixed", exact.width, exact.frac))
-    total = accumulator("add", result_value(prologue), product(kernel))
     reads = [value.buffer, weights]
     expr, placed = drain.epilogue(total, weight_fmt, out.fmt, reads, out, (0, channels))
     spec = reduce(

@@ -39,7 +39,7 @@ def dot_candidate(p: Product) -> Candidate:
             p.view.options.multiplier_stages,
         )
         weights = p.builder.weight(
-            p.right_name, p.right_fmt, spec.right.layout, spec.pack, f"dot {columns} columns"
+            p.right_name, p.right_fmt, spec.right.layout, spec.pack, f"dot {columns} columns", p.more
         )
         return spec, [left.buffer, weights, *placed.buffers]
 
@@ -84,7 +84,7 @@ def flattened_candidate(p: Product) -> Candidate:
             return spec.pack(axes.transpose(0, *(1 + d for d in turned)))
 
         tag = f"flattened {turned} {columns} columns"
-        weights = p.builder.weight(p.right_name, p.right_fmt, spec.right.layout, pack, tag)
+        weights = p.builder.weight(p.right_name, p.right_fmt, spec.right.layout, pack, tag, p.more)
         return spec, [value.buffer, weights, *placed.buffers]
 
     return Candidate(0, make)

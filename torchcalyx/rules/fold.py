@@ -15,15 +15,14 @@ import numpy as np
 
 from torchcalyx.building.builder import Located, SelectionBuilder
 from torchcalyx.ir.graph import Node
-from torchcalyx.kernels.arith.expr import Value
-from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat, ceil_div, product
-from torchcalyx.kernels.ports.access import Operand, row_major, whole
+from torchcalyx.kernels.arith.numerics import IntArray, ceil_div, product
+from torchcalyx.kernels.ports.access import Operand
 from torchcalyx.kernels.ports.stage import reading_mode
 from torchcalyx.kernels.products.contraction import accumulator
 from torchcalyx.kernels.products.dot import dot
 from torchcalyx.rules.arrays import dot_columns
-from torchcalyx.rules.drain import bias_format
-from torchcalyx.rules.tree import Adapt, Tree, expression
+from torchcalyx.rules.drain import Drain
+from torchcalyx.rules.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -89,19 +88,10 @@ def build_fold(builder: SelectionBuilder, head: Node, fold: Fold, out: Operand, 
     assert written is not None, "features fill whole words, so the result is one long row"
     target = Operand(out.fmt, out.layout, written)
     total = accumulator(fold.value.fmt, weight_fmt, fold.taps)
-    inputs: list[tuple[str, Value | NumberFormat]] = [(head.name, total)]
-    adapt: dict[str, Adapt] = {}
-    extras: tuple[Operand, ...] = ()
-    reads: list[str] = []
-    if len(head.args) == 3:
-        exact = bias_format(view, head.args[2], total, weight_fmt)
-        layout = row_major((wide,), builder.lanes)
-        bias = builder.weight(head.args[2], exact, layout, lambda s: np.tile(s, fold.group), "repeated")
-        reads.append(bias)
-        extras = (Operand(exact, layout, whole((wide,), layout).expand(domain)),)
-        inputs.append(("(bias)", exact))
-        adapt[head.name] = lambda b, place: b.add(place[head.name], place["(bias)"])
-    expr = expression(view, fold.tree, inputs, out.fmt, adapt)
+    drain = Drain(builder, head, fold.tree, domain, ())
+    expr, values = drain.repeated(total, weight_fmt, out.fmt, fold.group)
+    extras = tuple(Operand(v.fmt, builder.buffers[v.buffer].layout, v.access.expand(domain)) for v in values)
+    channels = drain.channels(total, weight_fmt, out.fmt)
     stages = view.options.multiplier_stages
     spec = dot(fold.left, weight_fmt, wide, dot_columns(view), expr, extras, target, stages)
 
@@ -114,6 +104,7 @@ def build_fold(builder: SelectionBuilder, head: Node, fold: Fold, out: Operand, 
             grown[member, :, first : first + taps.shape[1]] = taps
         return spec.pack(grown.reshape(wide, fold.taps))
 
-    weights = builder.weight(weight.name, weight_fmt, spec.right.layout, pack, f"fold {fold.group}")
+    more = () if channels is None else channels.more
+    weights = builder.weight(weight.name, weight_fmt, spec.right.layout, pack, f"fold {fold.group}", more)
     macs = product(head.shape) * product(weight.shape[2:])
-    builder.call(spec, [fold.value.buffer, weights, *reads], [buffer], operations=macs)
+    builder.call(spec, [fold.value.buffer, weights, *(v.buffer for v in values)], [buffer], operations=macs)

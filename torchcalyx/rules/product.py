@@ -46,6 +46,9 @@ class Product:
         self.total = accumulator(self.left.fmt, self.right_fmt, self.inner)
         layout = rows_of_last_axis(self.domain, builder.lanes)
         self.out = Operand(self.fmt, layout, whole(self.domain, layout))
+        self.drain = Drain(builder, head, tree, self.domain, tuple(range(len(root.shape))))
+        channels = self.drain.channels(self.total, self.right_fmt, self.fmt)
+        self.more = () if channels is None else channels.more
 
     def left_operand(self, node: Node, shape: tuple[int, ...]) -> Located:
         """The left operand (..., m, k); a flattened tensor is seen through an affine access or copied."""
@@ -59,9 +62,8 @@ class Product:
 
     def epilogue(self, taken: list[str]) -> tuple[Expr, Placed]:
         """The drain's expression and its memories."""
-        order = tuple(range(len(self.root.shape)))
-        drain = Drain(self.builder, self.head, self.tree, self.domain, order)
-        return drain.epilogue(self.total, self.right_fmt, self.fmt, taken, self.out, (0, self.domain[-1]))
+        features = (0, self.domain[-1])
+        return self.drain.epilogue(self.total, self.right_fmt, self.fmt, taken, self.out, features)
 
     def located(self, name: str, shape: tuple[int, ...]) -> Located:
         """A graph value broadcast to a shape."""

@@ -69,7 +69,7 @@ def _right(p: Product) -> Located:
         if p.constant_right:
             layout = rows_of_last_axis(shape[-2:], p.builder.lanes)
             buffer = p.builder.weight(
-                p.right_name, p.right_fmt, layout, lambda stored: np.asarray(stored).T, "transposed"
+                p.right_name, p.right_fmt, layout, lambda stored: np.asarray(stored).T, "transposed", p.more
             )
             return Located(buffer, whole(shape[-2:], layout).expand(shape), p.right_fmt)
         turned = p.builder.value(p.right_name)
