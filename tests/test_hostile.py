@@ -14,7 +14,7 @@ import torchcalyx
 from tests.hostile import arguments, containers, modules, numbers, operations
 from tests.hostile.arguments import KeywordOnly, X
 from tests.hostile.case import Case, compiled, judge
-from tests.hostile.modules import NAMES, Named
+from tests.hostile.modules import Named
 from tests.models import Function, agree
 from torchcalyx.capture.containers import pack
 from torchcalyx.errors import InputError, OptionsError
@@ -82,8 +82,8 @@ def test_a_third_position_of_compile_says_where_it_belongs() -> None:
 
 @pytest.mark.needs("calyx", "calyx-py", "icarus")
 def test_odd_names_reach_every_file(tmp_path: Path) -> None:
-    """All names in one model: program, hardware, report, explanation and saved folder."""
-    parts = nn.ModuleList(Named(name) for name in NAMES)
+    """The worst names in one model: program, hardware, report, explanation and saved folder."""
+    parts = nn.ModuleList(Named(name) for name in ("a'\"b", "a\nb", "名前", "<script>", "\ud800"))
     module = Function(lambda x: sum(part(x) for part in parts))
     module.add_module("parts", parts)
     hw = torchcalyx.compile(module.eval(), X, simulator="icarus")
@@ -115,3 +115,14 @@ def test_integers_of_64_bits_wrap_as_torchs() -> None:
     big = 2**31 - 1
     x = torch.tensor([[big, -big], [-big - 1, 12]])
     agree(lambda x: (x * x * x, x @ x, (x * x).sum(), x * 2**40, (x**3 // 7) % 5), [x], 0, simulator="icarus")
+
+
+@pytest.mark.needs("calyx", "calyx-py", "icarus")
+@pytest.mark.parametrize("precision", ["fixed16", "fixed32"])
+def test_a_cast_beyond_the_integers_ends_in_the_nearest(precision: str) -> None:
+    """torch has no answer of its own there."""
+    x = X * 1e20
+    model = Function(lambda x: x.to(torch.int32)).eval()
+    hw = torchcalyx.compile(model, x, precision=precision, simulator="icarus")
+    ends = torch.where(x > 0, 2**31 - 1, -(2**31)).to(torch.int32)
+    assert torch.equal(hw(x), ends) and torch.equal(hw.emulate(x), ends)
