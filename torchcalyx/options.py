@@ -27,7 +27,8 @@ class Options:
     - precision: "fixed8", "fixed16" or "fixed32" (the binary point of each tensor comes from calibration); a
       `NumberFormat` or its text ("fixed16.8": that format everywhere); or a mapping from module path
       patterns (`fnmatch`) to any of these: the first that matches wins, "fixed16" serves the rest.
-    - calibration: input tuples whose value ranges choose the binary points; None: the example inputs.
+    - calibration: input tuples whose value ranges choose the binary points; None: the example inputs. Each is
+      a pair of tuple and dict where the model was compiled with keyword arguments.
     - multipliers: budget of multipliers in hardware.
     - lanes: elements of a memory word; None: the greatest power of two L with L * L within the budget.
     - schedule: "latency", the least cycles for one call.

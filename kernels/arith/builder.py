@@ -192,7 +192,7 @@ class ExprBuilder:
     def shift_left(self, a: int, count: int) -> int:
         """a * 2**count for a count that is not negative."""
         x, n = self.value(a), self.value(count)
-        if n.low < 0 or n.frac:
+        if n.low < 0 or n.frac or n.high > 1 << 14:
             raise ValueError(f"a shift by {n.low}..{n.high} (frac {n.frac})")
         ends = [e << k for e in (x.low, x.high) for k in (n.low, n.high)]
         return self._add("shl", (a, count), Value(x.frac, min(ends), max(ends)))

@@ -89,7 +89,8 @@ def curve_plans(curve: Curve, x: Value, out: NumberFormat, degree: int, signific
     beyond = math.inf if curve.right is not None else 16.0 * (out.max + 1)  # far beyond the output's range
 
     def rest(u: Real) -> Real:
-        return np.minimum(curve.rest(u * unit) * scale, beyond)
+        with np.errstate(over="ignore"):  # infinite is beyond too
+            return np.minimum(curve.rest(u * unit) * scale, beyond)
 
     mirrored = curve.symmetry != "none"
     low, high = (0, max(abs(x.low), abs(x.high))) if mirrored else (x.low, x.high)

@@ -20,7 +20,7 @@ from ..arith.expr import Expr, ExprBuilder, Value, value_of
 from ..arith.numerics import NumberFormat
 from .curve import Direct, Plan
 from .plans import plans
-from .real import FUNCTIONS, Curve, Definition, Exponential, Logarithm, Power, Wave
+from .real import FUNCTIONS, Curve, Definition, Exponential, Logarithm, Power, Real, Wave
 
 ERROR_LIMIT = 0.75
 """Largest error of a result in units in the last place; 0.5 would be the nearest number always."""
@@ -109,6 +109,19 @@ def plan(
     function: Function, x: Value, out: NumberFormat, multiplications: int, significant: int | None = None
 ) -> tuple[Plan, Accuracy]:
     """The chosen datapath and what was proved of it; KernelParameterError when there is none."""
+    try:
+        return _plan(function, x, out, multiplications, significant)
+    except KernelParameterError:
+        raise
+    except (ArithmeticError, TypeError, ValueError) as error:  # scales at which float64 fits no tables
+        raise KernelParameterError(
+            f"{function} from {x} to {out}: its tables pass the range of float64 at this scale"
+        ) from error
+
+
+def _plan(
+    function: Function, x: Value, out: NumberFormat, multiplications: int, significant: int | None
+) -> tuple[Plan, Accuracy]:
     definition = function.definition
     if x.high - x.low < DIRECT_INPUTS:
         direct = _direct(definition, x, out)
@@ -136,9 +149,15 @@ def _value(x: Value | NumberFormat) -> Value:
 def _direct(definition: Definition, x: Value, out: NumberFormat) -> Direct:
     """Every result, rounded half to even; one beyond the range where it saturates, so that it is counted."""
     inputs = np.arange(x.low, x.high + 1, dtype=np.float64)
-    exact = definition.exact(inputs * 2.0**-x.frac) * 2.0**out.frac
+    exact = _exact(definition, inputs, x, out)
     limited = np.clip(np.rint(exact), float(out.min) - 1, float(out.max) + 1)
     return Direct(x.low, tuple(int(v) for v in limited), out.frac)
+
+
+def _exact(definition: Definition, inputs: Real, x: Value, out: NumberFormat) -> Real:
+    """The real results in units of the last place of `out`; infinite where they pass float64."""
+    with np.errstate(over="ignore"):
+        return definition.exact(inputs * 2.0**-x.frac) * 2.0**out.frac
 
 
 def _expr(chosen: Plan, x: Value, out: NumberFormat) -> Expr:
@@ -154,7 +173,7 @@ def _prove(
     exhaustive = x.high - x.low < EXHAUSTIVE_INPUTS
     inputs = np.arange(x.low, x.high + 1, dtype=np.int64) if exhaustive else _sample(x)
     got = np.broadcast_to(expr.emulate([inputs])[0], inputs.shape).astype(np.float64)
-    exact = definition.exact(inputs.astype(np.float64) * 2.0**-x.frac) * 2.0**out.frac
+    exact = _exact(definition, inputs.astype(np.float64), x, out)
     limited = np.clip(exact, float(out.min), float(out.max))
     error = np.abs(got - limited)
     if significant is not None:  # in units of the last place that matters

@@ -121,7 +121,7 @@ def logarithm_plans(
 @dataclass(frozen=True, slots=True)
 class ExponentialPlan:
     """2 ** (rate * x) = 2 ** fraction * 2 ** whole; x is limited to lowest..highest first, where the result
-    ends.
+    ends. ends: of the whole exponent, for an x whose steps are wider than that range.
     """
 
     piecewise: Piecewise
@@ -129,6 +129,7 @@ class ExponentialPlan:
     highest: int
     rate: tuple[int, int]
     places: int
+    ends: tuple[int, int]
 
     def emit(self, b: ExprBuilder, x: int) -> int:
         """One product by a constant, then a table and a shift."""
@@ -136,6 +137,7 @@ class ExponentialPlan:
         x = b.minimum(b.maximum(x, b.const(self.lowest, frac)), b.const(self.highest, frac))
         y = b.floor_to(b.scale_by(x, *self.rate), self.places)
         whole, fraction = b.floor(y), b.bitwise("and", y, b.const((1 << self.places) - 1))
+        whole = b.minimum(b.maximum(whole, b.const(self.ends[0])), b.const(self.ends[1]))
         least = b.value(whole).low
         power = b.shift_left(self.piecewise.emit(b, fraction), b.sub(whole, b.const(least)))
         return b.shift(power, least)
@@ -165,8 +167,9 @@ def exponential_plans(
     whole = max(abs(lowest), abs(highest)).bit_length() - x.frac
     bits = max(places + max(whole, 0) + 2, 8)
     rate = (round(math.ldexp(e.rate, bits)), bits)
+    ends = (math.floor(-4.0 - out.frac) - 2, math.ceil(top) + 2)
     for piecewise in candidates(target, degree, kept):
-        yield ExponentialPlan(piecewise, lowest, highest, rate, places)
+        yield ExponentialPlan(piecewise, lowest, highest, rate, places, ends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Exponential:
 
     def exact(self, x: Real) -> Real:
         """f(x)."""
-        return np.exp2(np.minimum(self.rate * x, 400.0))
+        return np.exp2(np.minimum(self.rate * x, 1023.99))  # finite
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ FUNCTIONS: Mapping[str, Callable[..., Definition]] = {
     "erf": lambda: Curve(erf, "odd", None, 1.0, rising=True),
     "exp": lambda: Exponential(1.0 / math.log(2.0)),
     "exp2": lambda: Exponential(1.0),
-    "expm1": lambda: Curve(lambda x: np.expm1(np.minimum(x, 300.0)), "none", -1.0, None, rising=True),
+    "expm1": lambda: Curve(lambda x: np.expm1(np.minimum(x, 709.0)), "none", -1.0, None, rising=True),
     "gelu": lambda: _gate(lambda x: 0.5 * erfc(-x * math.sqrt(0.5))),
     "gelu_tanh": lambda: _gate(_gelu_tanh_cdf),
     "silu": lambda: _gate(_sigmoid),

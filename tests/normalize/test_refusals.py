@@ -76,8 +76,12 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (),
         "separate runs; at most 64 become slices",
     ),
-    "bfloat16": (lambda x: x + 1, (X.bfloat16(),), "dtype bfloat16 of the input has no hardware form"),
-    "complex": (lambda x: x * 1j, (), "must be a tensor or a real number"),
+    "unsigned": (
+        lambda x: x.float(),
+        (X.to(torch.uint16),),
+        "dtype uint16 of the input has no hardware form",
+    ),
+    "complex": (lambda x: x * 1j, (), "complex numbers have no hardware form; compute with pairs"),
     "one value variance": (lambda x: x[:1].var(0), (), "a variance of too few values"),
 }
 

@@ -121,7 +121,7 @@ def _rounded_once(readers: Sequence[Node], formats: Mapping[str, NumberFormat]) 
     if len(readers) != 1 or readers[0].op not in SIGNS:
         return None
     fmt = formats.get(readers[0].name)
-    return None if fmt is None or fmt.kind != "fixed" else fixed(fmt.width + 1, fmt.frac)
+    return None if fmt is None or fmt.kind != "fixed" else fixed(fmt.signed_width + 1, fmt.frac)
 
 
 def _bounds(

@@ -158,7 +158,10 @@ def _cast(d: Datapath, node: Node, args: list[int]) -> int:
         return args[0]
     fmt = d.view.formats[node.args[0]]
     # The integer's width is proved from this format: what leaves it saturates, counted, as anywhere else.
-    return d.b.truncate(d.b.quant(args[0], fmt) if fmt.kind == "fixed" else args[0])
+    whole = d.b.truncate(d.b.quant(args[0], fmt) if fmt.kind == "fixed" else args[0])
+    # Narrow integers wrap, as torch's casts do; beyond 32 and 64 bits torch has no answer of its own.
+    wide = fmt.kind == "fixed" and node.dtype in ("int32", "int64")
+    return d.b.quant(whole, d.view.formats[node.name]) if wide else whole
 
 
 def _floor_div(d: Datapath, x: int, divisor: int) -> int:

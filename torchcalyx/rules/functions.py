@@ -94,7 +94,7 @@ def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[in
 def coarser(fmt: NumberFormat, cut: int) -> NumberFormat:
     """A format of the same range with `cut` bits less, but at least 4."""
     cut = max(0, min(cut, fmt.width - 4))
-    return fixed(fmt.width - cut, fmt.frac - cut)
+    return fixed(fmt.width - cut, fmt.frac - cut, signed=fmt.signed)
 
 
 def significant_bits(view: GraphView, node: Node) -> int | None:
