@@ -60,6 +60,16 @@ def rows(op: Op) -> st.SearchStrategy[list[list[Row]]]:
     return st.lists(one, min_size=len(op.domains), max_size=len(op.domains))
 
 
+def corners(op: Op) -> list[list[list[Row]]]:
+    """For each kind a call whose rows are all of it, from the calibrated range down to 1e-3 of it: what a few
+    draws may miss.
+    """
+    return [
+        [[Row(kind, 300 * row // op.rows, 31 * number + row) for row in range(op.rows)]] * len(op.domains)
+        for number, kind in enumerate(KINDS)
+    ]
+
+
 def tensors(
     op: Op, drawn: Sequence[Sequence[Row]], samples: Sequence[Tensor], units: Sequence[float]
 ) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from tests.accuracy import BITS, Subject, subject
-from tests.drawn_rows import Row, rows, tensors
+from tests.drawn_rows import Row, corners, rows, tensors
 from tests.rowwise import OPS, Op, Scales, calibration, module
 
 QUICK, RELEASE = 200, 10_000
@@ -35,9 +35,12 @@ def compiled(op: Op, precision: str, scales: Scales) -> Subject:
 
 
 def judge_draws(op: Op, precision: str, scales: Scales, count: int) -> None:
-    """Judge `count` drawn calls of one compiled module."""
+    """Judge the corners and `count` drawn calls of one compiled module."""
     judged = compiled(op, precision, scales)
     units = [fmt.resolution for fmt in judged.memories.inputs]
+
+    for corner in corners(op):
+        judged.judge(*tensors(op, corner, judged.samples[0], units)).check()
 
     # Not shrunk: the message tells the row, and the first failing draw is as good as any.
     @hypothesis.settings(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from torch import Tensor, nn
 
 from tests.accuracy import BITS, LOOSE, Memories, Subject, stored, subject, verdict
-from tests.drawn_rows import KINDS, Kind, Row, rows, tensors
+from tests.drawn_rows import KINDS, Kind, Row, corners, rows, tensors
 from tests.rowwise import OPS, Op, Scales, calibration, module
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 
@@ -61,6 +61,9 @@ def test_the_ideal_passes(op: Op, precision: str, scales: Scales) -> None:
 def test_the_ideal_passes_on_drawn_rows(op: Op) -> None:
     judged = stand_in(op, "fixed16")
     units = [fmt.resolution for fmt in judged.memories.inputs]
+
+    for corner in corners(op):
+        judged.judge(*tensors(op, corner, judged.samples[0], units)).check()
 
     @given(rows(op))
     @settings(max_examples=10)
