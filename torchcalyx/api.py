@@ -8,12 +8,21 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
+from torchcalyx.accuracy import Names, fit
 from torchcalyx.capture import capture
 from torchcalyx.compiled import CompiledModule
 from torchcalyx.emit import emit
 from torchcalyx.normalize import normalize
 from torchcalyx.options import Options
-from torchcalyx.pipeline import Module, Stages, arrays_of, as_arguments, calibration_samples, dump
+from torchcalyx.pipeline import (
+    Module,
+    Stages,
+    arrays_of,
+    as_arguments,
+    calibration_samples,
+    dump,
+    output_names,
+)
 from torchcalyx.plan import plan_memory, schedule, verify_plan
 from torchcalyx.quantize import quantize
 from torchcalyx.quantize.doubts import warn_of_doubts
@@ -34,9 +43,10 @@ def compile(
     the shapes and, without a calibration set, choose the number formats. Without them the first call
     does. An `ExportedProgram` brings its own. options, overrides: see `Options`.
 
-    Raises OptionsError, InputError, CaptureError or UnsupportedOpError; each says what to do. Warns
-    (AccuracyWarning) of inputs calibrated with one constant and of formats that do not hold the calibration
-    inputs. Verilog is made and simulators are built when they are first needed.
+    Raises OptionsError, InputError, CaptureError, UnsupportedOpError or AccuracyError; each says what to do.
+    Warns (AccuracyWarning) of inputs calibrated with one constant, of formats that do not hold the
+    calibration inputs, and of outputs that miss the tolerance on them. Verilog is made and simulators are
+    built when they are first needed.
     """
     chosen = Options.of(options, overrides)
     if chosen.calibration is not None:  # an iterator gives its items once only
@@ -63,10 +73,14 @@ def lower(module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], opti
     dump(options.dump, "30-typed.txt", typed)
     selection = select(typed, options)
     dump(options.dump, "40-selection.txt", selection)
-    warn_of_doubts(typed, selection, samples, [i.path for i in captured.tensor_inputs], options)
+    names = Names([i.path for i in captured.tensor_inputs], output_names(captured))
+    warn_of_doubts(typed, selection, samples, names.inputs, options)
+    fitted = fit(typed, selection, samples, names, options)
+    dump(options.dump, "45-accuracy.txt", fitted)
+    typed, selection = fitted.typed, fitted.selection
     plan = plan_memory(selection, schedule(selection, share=options.share), share=options.share)
     verify_plan(selection, plan)
     dump(options.dump, "50-plan.txt", plan)
     design = emit(selection, plan)
     dump(options.dump, "60-design.futil", design.futil)
-    return Stages(captured, graph, typed, selection, plan, design, example)
+    return Stages(captured, graph, typed, selection, plan, design, example, fitted.accuracy)

@@ -23,6 +23,7 @@ from torchcalyx.ir.graph import Array, Graph
 from torchcalyx.options import Options
 from torchcalyx.plan import Plan
 from torchcalyx.quantize import Typed
+from torchcalyx.results.accuracy import Accuracy
 from torchcalyx.selection import Selection
 from torchcalyx.tools.cache import write_atomically
 
@@ -32,7 +33,7 @@ Module: TypeAlias = "nn.Module | ExportedProgram"
 @dataclass(frozen=True)
 class Stages:
     """The value after each stage, for inspection and tests. example: the example inputs, one array a
-    tensor leaf.
+    tensor leaf. accuracy: on the calibration inputs, None where it was not checked.
     """
 
     captured: Captured
@@ -42,6 +43,7 @@ class Stages:
     plan: Plan
     design: Design
     example: tuple[Array, ...] = field(compare=False, repr=False)
+    accuracy: Accuracy | None = None
 
 
 Lower: TypeAlias = Callable[[Module, tuple[Any, ...], Mapping[str, Any], Options], Stages]

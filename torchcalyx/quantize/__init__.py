@@ -46,10 +46,12 @@ def quantize(
     samples: Sequence[Sequence[Array]],
     options: Options,
     widths: Mapping[str, int] | None = None,
+    largest: Mapping[str, float] | None = None,
 ) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
-    widths: stored values, by name, that get another width than the options say.
+    widths: values, by name, that get another width than the options say. largest: `largest_values` of the
+    samples, where they are known already.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
     patterns that match no module, UnsupportedOpError for integers whose range cannot be held exactly and for
@@ -57,7 +59,7 @@ def quantize(
     """
     _check_sizes(graph)
     precisions = Precisions(graph, options, widths)
-    largest = largest_values(graph, samples)
+    largest = largest_values(graph, samples) if largest is None else largest
     choices = {n.name: precisions.choice(n) for n in graph.nodes}
     kept = stored_values(graph, frozenset(n for n, c in choices.items() if isinstance(c, NumberFormat)))
     formats: dict[str, NumberFormat] = {}
