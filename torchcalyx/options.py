@@ -41,7 +41,7 @@ class Options:
       bits, up to 32, but for formats given explicitly. None: 2**-5, and integer outputs are never an error;
       infinity: nothing is checked.
     - on_inaccurate: what compilation does where even that misses the tolerance: "warn" (AccuracyWarning),
-      "error" (AccuracyError) or "ignore".
+      "error" (AccuracyError) or "ignore", which silences every warning about accuracy.
     - calibration: input tuples whose value ranges choose the binary points; None: the example inputs.
     - multipliers: budget of multipliers in hardware.
     - lanes: elements of a memory word; None: the greatest power of two L with L * L within the budget.

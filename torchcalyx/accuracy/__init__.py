@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from torchcalyx.accuracy.blame import limited, measured_blame, roots
 from torchcalyx.accuracy.judging import Exam, make_exam
-from torchcalyx.accuracy.ladder import Ladder
+from torchcalyx.accuracy.ladder import WIDEST, Ladder
 from torchcalyx.accuracy.narrow import narrowest
 from torchcalyx.accuracy.record import Names, record, search_record, suspects
 from torchcalyx.accuracy.telling import tell
 from torchcalyx.accuracy.trial import Trial, try_out
-from torchcalyx.accuracy.widen import AIM, widened
+from torchcalyx.accuracy.widen import NEAR, widened
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array
 from torchcalyx.options import Options
@@ -30,8 +30,8 @@ from torchcalyx.selection import Selection
 
 __all__ = ["Fitted", "Names", "fit"]
 
-ROUNDS = 4
-"""Selections that are emulated after the first."""
+AIMS = (0.7, 0.4, 0.2)
+"""Shares of the allowed error that widening aims at, round by round: what is expected of sums is rough."""
 MORE = 4
 """Times as many inputs are looked at where widths are searched for."""
 
@@ -61,7 +61,7 @@ def fit(
     if options.tolerance is not None and math.isinf(options.tolerance):
         return Fitted(typed, selection)
     precisions = Precisions(typed.graph, options)
-    automatic = any(precisions.automatic(typed.graph.node(name)) for name in typed.stored)
+    automatic = any(precisions.automatic(typed.graph.node(name)) for name in roots(typed))
     exam = make_exam(typed.graph, samples, names.outputs, options, MORE if automatic else 1)
     first = try_out(typed, selection, exam, names.inputs, {})
     if first.worst <= 1 and not automatic:
@@ -69,7 +69,8 @@ def fit(
     ladder = Ladder(typed, samples, options)
     first = replace(first, widths=ladder.asked)
     trials = [first, *_search(ladder, first, exam, names, options)]
-    best = min(trials, key=lambda t: (max(1.0, t.worst), ladder.bits(t.widths)))
+    least = max(1.0, NEAR * min(t.worst for t in trials))
+    best = min((t for t in trials if t.worst <= least), key=lambda t: ladder.bits(t.widths))
     blame = measured_blame(exam, best, roots(typed)).worst()
     accuracy = search_record(exam, first, best, len(trials), ladder, blame, names)
     tell(accuracy, suspects(best, ladder, blame, names), options)
@@ -77,7 +78,7 @@ def fit(
 
 
 def _search(ladder: Ladder, first: Trial, exam: Exam, names: Names, options: Options) -> Iterator[Trial]:
-    """Trials until one keeps the tolerance, or no wider tensor helps."""
+    """Trials until one keeps the tolerance; the last one has the most bits there are."""
     trial: Trial | None = first
     widths: Mapping[str, int] = ladder.asked
     if ladder.automatic:
@@ -85,18 +86,21 @@ def _search(ladder: Ladder, first: Trial, exam: Exam, names: Names, options: Opt
         trial = _trial(ladder, widths, exam, names, options)
         if trial is not None:
             yield trial
-    aim = AIM
-    for _ in range(ROUNDS):
+    for aim in AIMS:
         if trial is None or trial.worst <= 1:
             return
         found = limited([o.share for o in trial.outputs])
         wider = widened(ladder, widths, measured_blame(exam, trial, roots(trial.typed)), found, aim)
         if wider == widths:
-            return
-        widths, aim = wider, aim / 2
+            break
+        widths = wider
         trial = _trial(ladder, widths, exam, names, options)
         if trial is not None:
             yield trial
+    if trial is not None and trial.worst > 1 and ladder.free:
+        widest = _trial(ladder, dict.fromkeys(ladder.free, WIDEST), exam, names, options)
+        if widest is not None:
+            yield widest
 
 
 def _trial(

@@ -45,7 +45,11 @@ def limited(shares: npt.ArrayLike) -> Matrix:
 
 def roots(typed: Typed) -> tuple[str, ...]:
     """The float values in memory that have a width of their own; moved elements keep their operand's."""
-    return tuple(n.name for n in typed.graph.nodes if n.name in typed.stored and n.op not in MOVES)
+    return tuple(
+        n.name
+        for n in typed.graph.nodes
+        if n.name in typed.stored and n.dtype.startswith("float") and n.op not in MOVES
+    )
 
 
 def rounding(fmt: NumberFormat) -> Edit:

@@ -19,9 +19,10 @@ WORK = 1 << 27
 """Multiply-accumulates and elements that a check may cost: about a second of the software model."""
 MOST = 16
 """Inputs of a check, however small the model."""
-NOISE = 2.0**-24
-"""What float32 itself cannot tell from zero, relative to the operands of a sum."""
+NOISE = 2.0**-46
+"""What float64 itself cannot tell from zero, relative to the operands of a sum."""
 TIE = 2.0**-29
+"""Step of a disturbance, relative to a tensor's largest magnitude, that no width of ours is finer than."""
 _SUMS = ("add", "sub", "linear", "matmul", "conv", "sum", "mean", "sum_pool", "cumsum")
 
 

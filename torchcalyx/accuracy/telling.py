@@ -58,8 +58,8 @@ def describe(accuracy: Accuracy, missed: Sequence[OutputAccuracy], suspects: Seq
     """The message about outputs that miss the tolerance."""
     inputs = f"{accuracy.inputs} calibration input{'s' if accuracy.inputs > 1 else ''}"
     lines = [
-        f"{len(missed)} of {len(accuracy.outputs)} outputs miss the tolerance of {accuracy.tolerance:.3g} "
-        f"(of the largest magnitude; of the elements, for integers) on {inputs}:"
+        f"the tolerance of {accuracy.tolerance:.3g} is missed by {len(missed)} of {len(accuracy.outputs)} "
+        f"outputs on {inputs}:"
     ]
     lines += [f"  {o}" for o in missed[:SHOWN]]
     if len(missed) > SHOWN:
@@ -77,13 +77,11 @@ def describe(accuracy: Accuracy, missed: Sequence[OutputAccuracy], suspects: Seq
 def _advice(missed: Sequence[OutputAccuracy], causes: Sequence[Suspect]) -> str:
     ways: list[str] = []
     if any(s.given for s in causes):
-        ways.append("give fixed16, fixed32 or auto in place of these formats, so that they can be widened")
-    if any(not s.given and s.fmt.width >= WIDEST for s in causes):
+        ways.append("choose a wider precision (fixed16, fixed32 or auto) in place of the formats given")
+    elif causes:
         ways.append(
-            "rescale or reorder what these layers compute: 32 bits, the most there are, do not hold it"
+            f"rescale or reorder what these layers compute, since {WIDEST} bits, the most, miss as well"
         )
-    elif any(not s.given for s in causes):
-        ways.append("choose a wider precision for these layers")
     ways.append("leave rare extreme inputs out of calibration")
     error = max(o.error if o.counted else (o.error / o.largest if o.largest else math.inf) for o in missed)
     if error < 1:

@@ -14,19 +14,18 @@ import numpy.typing as npt
 from torchcalyx.accuracy.blame import Blame
 from torchcalyx.accuracy.ladder import WIDEST, Ladder
 
-AIM = 0.7
-"""Share of the allowed error that is aimed at: what is expected of sums of errors is rough."""
 NEAR = 1.25
 """Where 32 bits miss, how near to their error widening goes."""
 Vector = npt.NDArray[np.float64]
 
 
 def widened(
-    ladder: Ladder, widths: Mapping[str, int], blame: Blame, found: Vector, aim: float = AIM
+    ladder: Ladder, widths: Mapping[str, int], blame: Blame, found: Vector, aim: float
 ) -> dict[str, int]:
     """Widths of the free values that are expected to bring all outputs to `aim`, or as near as they can.
 
-    widths: of each free value now. found: the share of what is allowed that each output uses up now.
+    widths: of each free value now. found: the share of what is allowed that each output uses up now. aim: the
+    share to come to.
     """
     steps = Steps(ladder, widths, blame, found, 1)
     aims = np.maximum(aim, NEAR * steps.at(WIDEST))
