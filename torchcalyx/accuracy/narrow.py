@@ -22,7 +22,7 @@ START = 0.5
 """Share at which the uniform width is left and single tensors are looked at."""
 HALVINGS = 5
 """Steps in which the sum of single errors that makes `AIM` together is found."""
-EFFORT = 40
+EFFORT = 12
 """Evaluations, in units of `judging.WORK`, for the last bits one by one."""
 
 

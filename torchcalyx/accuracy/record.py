@@ -100,5 +100,7 @@ def _title(graph: Graph, node: Node, names: Names) -> str:
     if node.op == "input":
         return f"input {names.inputs[graph.inputs.index(node.name)]!r}"
     if node.op == "constant":
-        return f"constant {graph.parameter_names.get(node.name, node.name)!r}"
+        first, *others = graph.parameter_names.get(node.name, node.name).split(", ")
+        more = f" and {len(others)} more folded into {list(node.shape)}" if others else ""
+        return f"constant {first!r}{more}"
     return f"{node.op} {node.name!r}"
