@@ -26,7 +26,7 @@ LAYERS: dict[str, int] = {
             "kernels",
             "ir design options selection plan",
             "tools emit emulate simulate host results",
-            "capture normalize quantize building match rules select",
+            "capture normalize quantize building match rules select accuracy",
             "pipeline compiled api",
             "backend cli factory __main__",
         )

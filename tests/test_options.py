@@ -28,7 +28,7 @@ KNOWN = [f.name for f in dataclasses.fields(Options)]
     [
         (
             {"precision": "fixed"},
-            "precision 'fixed' is not one of fixed8, fixed16, fixed32, a NumberFormat, a text such as "
+            "precision 'fixed' is not one of fixed8, fixed16, fixed32, auto, a NumberFormat, a text such as "
             "'fixed16.8', or a mapping from module paths to these",
         ),
         ({"precision": integer(8)}, "precision int8 is not a signed fixed-point format"),
@@ -64,6 +64,10 @@ KNOWN = [f.name for f in dataclasses.fields(Options)]
         ({"share": 1}, "share must be True or False, not 1"),
         ({"simulator": "modelsim"}, "simulator must be one of 'verilator', 'icarus', not 'modelsim'"),
         ({"unsupported": "ignore"}, "unsupported must be one of 'error', not 'ignore'"),
+        ({"tolerance": 0}, "tolerance must be a number above 0, not 0"),
+        ({"tolerance": float("nan")}, "tolerance must be a number above 0, not nan"),
+        ({"tolerance": "1e-3"}, "tolerance must be a number above 0, not '1e-3'"),
+        ({"on_inaccurate": "raise"}, "on_inaccurate must be one of 'warn', 'error', 'ignore', not 'raise'"),
         ({"multiplier_stages": 4}, "multiplier_stages must be a whole number from 1 to 3, not 4"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -111,6 +115,7 @@ def test_lanes_follow_from_the_multipliers(multipliers: int, lanes: int) -> None
     [
         ("fixed8", 8),
         ("fixed32", 32),
+        ("auto", 16),
         ("fixed16.8", fixed(16, 8)),
         ("fixed16.80", fixed(16, 80)),
         ("fixed16.-64", fixed(16, -64)),
@@ -345,6 +350,7 @@ def test_dump_writes_every_stage(tmp_path: Path) -> None:
             "20-normal.txt",
             "30-typed.txt",
             "40-selection.txt",
+            "45-accuracy.txt",
             "50-plan.txt",
             "60-design.futil",
         )

@@ -122,7 +122,7 @@ def test_json_holds_every_field() -> None:
     values = json.loads(report.to_json())
     assert sorted(values) == sorted(
         [
-            *("calls", "cycles", "futil_bytes", "macs", "memory_bits", "multipliers"),
+            *("accuracy", "calls", "cycles", "futil_bytes", "macs", "memory_bits", "multipliers"),
             *("saturated_weights", "simulated_cycles", "utilisation"),
         ]
     )

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from torchcalyx.errors import (
+    AccuracyError,
     AccuracyWarning,
     CaptureError,
     InputError,
@@ -43,6 +44,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "AccuracyError",
     "AccuracyWarning",
     "CaptureError",
     "CompiledModule",

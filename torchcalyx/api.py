@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.export import ExportedProgram
 
+from torchcalyx.accuracy import Names, fit
 from torchcalyx.capture import capture
 from torchcalyx.capture.admit import check_module
 from torchcalyx.compiled import CompiledModule
@@ -23,6 +24,7 @@ from torchcalyx.pipeline import (
     as_keywords,
     calibration_samples,
     dump,
+    output_names,
     positional,
 )
 from torchcalyx.plan import plan_memory, schedule, verify_plan
@@ -47,9 +49,10 @@ def compile(
     does. An `ExportedProgram` brings its own. example_keywords: the arguments of forward that are given by
     keyword, for those that have no position. options, overrides: see `Options`. Nothing else has a position.
 
-    Raises OptionsError, InputError, CaptureError or UnsupportedOpError; each says what to do. Warns
-    (AccuracyWarning) of inputs calibrated with one constant and of formats that do not hold the calibration
-    inputs. Verilog is made and simulators are built when they are first needed.
+    Raises OptionsError, InputError, CaptureError, UnsupportedOpError or AccuracyError; each says what to do.
+    Warns (AccuracyWarning) of inputs calibrated with one constant, of formats that do not hold the
+    calibration inputs, and of outputs that miss the tolerance on them. Verilog is made and simulators are
+    built when they are first needed.
     """
     if misplaced:
         raise _no_position(misplaced[0])
@@ -97,10 +100,14 @@ def lower(module: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], opti
     dump(options.dump, "30-typed.txt", typed)
     selection = select(typed, options)
     dump(options.dump, "40-selection.txt", selection)
-    warn_of_doubts(typed, selection, samples, [i.path for i in captured.tensor_inputs], options)
+    names = Names([i.path for i in captured.tensor_inputs], output_names(captured))
+    warn_of_doubts(typed, selection, samples, names.inputs, options)
+    fitted = fit(graph, typed, selection, samples, names, options)
+    dump(options.dump, "45-accuracy.txt", fitted)
+    typed, selection = fitted.typed, fitted.selection
     plan = plan_memory(selection, schedule(selection, share=options.share), share=options.share)
     verify_plan(selection, plan)
     dump(options.dump, "50-plan.txt", plan)
     design = emit(selection, plan)
     dump(options.dump, "60-design.futil", design.futil)
-    return Stages(captured, graph, typed, selection, plan, design, example)
+    return Stages(captured, graph, typed, selection, plan, design, example, fitted.accuracy)

@@ -107,7 +107,10 @@ def _model_options(command: _F) -> _F:
         click.option("--simulator", type=click.Choice(["verilator", "icarus"]), help="Which simulator runs."),
         click.option("--lanes", type=click.IntRange(min=1), help="Elements in a memory word."),
         click.option("--multipliers", type=click.IntRange(min=1), help="Budget of multipliers."),
-        click.option("--precision", help="Number format: fixed8, fixed16 or fixed32."),
+        click.option(
+            "--tolerance", type=float, help="Greatest error of an output, relative to its largest magnitude."
+        ),
+        click.option("--precision", help="Number format: fixed8, fixed16, fixed32 or auto."),
         click.argument("target", metavar="FILE.py:FACTORY"),
     ):
         command = decorate(command)

@@ -172,9 +172,9 @@ class CompiledModule:
         return comparison
 
     def report(self) -> Report:
-        """Cycles, utilisation, multipliers and memory of every kernel call."""
+        """Cycles, utilisation, multipliers and memory of every kernel call; accuracy as compiled."""
         s = self.stages
-        return make_report(s.selection, s.plan, s.design, self._simulated_cycles)
+        return make_report(s.selection, s.plan, s.design, self._simulated_cycles, s.accuracy)
 
     def explain(self) -> str:
         """Which graph node became which kernel, by which rule, and why other rules refused."""

@@ -19,6 +19,10 @@ class InputError(TorchCalyxError, ValueError):
     """The tensors of a call do not fit the compiled program (count, structure, shape, dtype or range)."""
 
 
+class AccuracyError(TorchCalyxError):
+    """No allowed formats keep the tolerance on the calibration inputs, and `on_inaccurate` is "error"."""
+
+
 class SaturationError(TorchCalyxError):
     """Values of a call left the range of their formats, and `on_saturation` is "error"."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,7 +15,14 @@ from torchcalyx.kernels.arith.numerics import NumberFormat, parse_format
 Precision: TypeAlias = "str | NumberFormat"
 PRECISIONS: Mapping[str, int] = {"fixed8": 8, "fixed16": 16, "fixed32": 32}
 """Named precisions: the width of every float tensor; the binary point of each comes from calibration."""
+AUTO = "auto"
+"""The precision whose widths are searched for, tensor by tensor."""
+AUTO_WIDTH = 16
+"""Width from which that search starts, and of its intermediates."""
 OnSaturation: TypeAlias = Literal["warn", "error", "ignore"]
+OnInaccurate: TypeAlias = Literal["warn", "error", "ignore"]
+TOLERANCE = 2.0**-5
+"""Allowed error of an output, relative to its largest magnitude, where the user gave none."""
 MAX_HEADROOM = 16
 FAR_POINT = 64
 """Most places by which a binary point may lie outside the bits of its format."""
@@ -24,9 +32,16 @@ FAR_POINT = 64
 class Options:
     """How a module is compiled. Raises OptionsError for a value outside its range.
 
-    - precision: "fixed8", "fixed16" or "fixed32" (the binary point of each tensor comes from calibration); a
-      `NumberFormat` or its text ("fixed16.8": that format everywhere); or a mapping from module path
-      patterns (`fnmatch`) to any of these: the first that matches wins, "fixed16" serves the rest.
+    - precision: "fixed8", "fixed16" or "fixed32" (the binary point of each tensor comes from calibration);
+      "auto" (4 to 32 bits for each tensor, the fewest that keep the tolerance); a `NumberFormat` or its text
+      ("fixed16.8": that format everywhere); or a mapping from module path patterns (`fnmatch`) to any of
+      these: the first that matches wins, "fixed16" serves the rest.
+    - tolerance: greatest error of an output on the calibration inputs, relative to its largest magnitude, and
+      of integer outputs the greatest fraction of elements that differ; where it is missed, tensors get more
+      bits, up to 32, but for formats given explicitly. None: 2**-5, and integer outputs are never an error;
+      infinity: nothing is checked.
+    - on_inaccurate: what compilation does where even that misses the tolerance: "warn" (AccuracyWarning),
+      "error" (AccuracyError) or "ignore", which silences every warning about accuracy.
     - calibration: input tuples whose value ranges choose the binary points; None: the example inputs. Each is
       a pair of tuple and dict where the model was compiled with keyword arguments.
     - multipliers: budget of multipliers in hardware.
@@ -56,6 +71,8 @@ class Options:
     multiplier_stages: int = 1
     headroom: int | None = None
     on_saturation: OnSaturation = "warn"
+    tolerance: float | None = None
+    on_inaccurate: OnInaccurate = "warn"
 
     def __post_init__(self) -> None:
         precisions = self.precision.values() if isinstance(self.precision, Mapping) else (self.precision,)
@@ -75,6 +92,9 @@ class Options:
         if self.headroom is not None:
             _whole("headroom", self.headroom, 0, MAX_HEADROOM)
         _one_of("on_saturation", self.on_saturation, ("warn", "error", "ignore"))
+        _one_of("on_inaccurate", self.on_inaccurate, ("warn", "error", "ignore"))
+        if self.tolerance is not None:
+            _positive("tolerance", self.tolerance)
         _one_of("schedule", self.schedule, ("latency",))
         _one_of("simulator", self.simulator, ("verilator", "icarus"))
         _one_of("unsupported", self.unsupported, ("error",))
@@ -144,7 +164,9 @@ class Options:
 
 
 def resolve_precision(precision: Precision) -> int | NumberFormat:
-    """Width of a named precision, or the format; OptionsError for anything else."""
+    """Width of a named precision (of "auto": where the search starts), or the format; OptionsError for
+    anything else.
+    """
     if isinstance(precision, NumberFormat):
         if precision.kind != "fixed" or not precision.signed:
             raise OptionsError(f"precision {precision} is not a signed fixed-point format")
@@ -155,6 +177,8 @@ def resolve_precision(precision: Precision) -> int | NumberFormat:
                 "or fixed8, fixed16 or fixed32, whose binary points calibration chooses"
             )
         return precision
+    if precision == AUTO:
+        return AUTO_WIDTH
     if isinstance(precision, str) and precision in PRECISIONS:
         return PRECISIONS[precision]
     try:
@@ -163,14 +187,19 @@ def resolve_precision(precision: Precision) -> int | NumberFormat:
         if isinstance(error, OptionsError):
             raise
         raise OptionsError(
-            f"precision {precision!r} is not one of {', '.join(PRECISIONS)}, a NumberFormat, a text such as "
-            "'fixed16.8', or a mapping from module paths to these"
+            f"precision {precision!r} is not one of {', '.join([*PRECISIONS, AUTO])}, a NumberFormat, a text "
+            "such as 'fixed16.8', or a mapping from module paths to these"
         ) from None
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise OptionsError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+
+
+def _positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0 or math.isnan(value):
+        raise OptionsError(f"{name} must be a number above 0, not {value!r}")
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

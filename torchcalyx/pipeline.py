@@ -28,6 +28,7 @@ from torchcalyx.normalize.builder import lacks_numpy
 from torchcalyx.options import Options
 from torchcalyx.plan import Plan
 from torchcalyx.quantize import Typed
+from torchcalyx.results.accuracy import Accuracy
 from torchcalyx.selection import Selection
 from torchcalyx.tools.cache import write_atomically
 
@@ -37,7 +38,7 @@ Module: TypeAlias = "nn.Module | ExportedProgram"
 @dataclass(frozen=True)
 class Stages:
     """The value after each stage, for inspection and tests. example: the example inputs, one array a
-    tensor leaf.
+    tensor leaf. accuracy: on the calibration inputs, None where it was not checked.
     """
 
     captured: Captured
@@ -47,6 +48,7 @@ class Stages:
     plan: Plan
     design: Design
     example: tuple[Array, ...] = field(compare=False, repr=False)
+    accuracy: Accuracy | None = None
 
 
 Lower: TypeAlias = Callable[[Module, tuple[Any, ...], Mapping[str, Any], Options], Stages]

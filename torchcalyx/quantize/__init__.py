@@ -66,7 +66,7 @@ def quantize(
 ) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
-    widths: stored values, by name, that get another width than the options say.
+    widths: values, by name, that get another width than the options say.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
     patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an

@@ -24,7 +24,11 @@ def warn_of_doubts(
     paths: Sequence[str],
     options: Options,
 ) -> None:
-    """An AccuracyWarning for each kind of doubt. paths: how the user names each input."""
+    """An AccuracyWarning for each kind of doubt, unless the user ignores inaccuracy. paths: how the user
+    names each input.
+    """
+    if options.on_inaccurate == "ignore":
+        return
     stored = {value.node: value.fmt for value in selection.values}
     texts = (
         constant_inputs(typed, samples, paths, options),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from torchcalyx.errors import OptionsError
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat
-from torchcalyx.options import Options, Precision, resolve_precision
+from torchcalyx.options import AUTO, Options, Precision, resolve_precision
 from torchcalyx.quantize.inner import MOVES
 from torchcalyx.quantize.observe import Seen
 from torchcalyx.quantize.scales import NARROW, choose_format
@@ -24,6 +24,7 @@ class Precisions:
         precision = options.precision
         table = precision if isinstance(precision, Mapping) else {"*": precision}
         self._options = options
+        self._automatic = frozenset(pattern for pattern, p in table.items() if p == AUTO)
         self._table = [(pattern, resolve_precision(p)) for pattern, p in table.items()]
         found = {n.source.module_path for n in graph.nodes} | set(graph.parameter_names.values())
         paths = sorted({"", *found})  # "" is the model itself, also when it computes nothing
@@ -37,13 +38,19 @@ class Precisions:
 
     def choice(self, node: Node) -> int | NumberFormat:
         """The width, or the very format, that the user wants for a value."""
-        path = node.source.module_path
         if node.name in self._widths:
             return self._widths[node.name]
-        for pattern, precision in self._table:
-            if fnmatch.fnmatchcase(path, pattern):
-                return precision
-        return resolve_precision(DEFAULT_PRECISION)
+        found = self._match(node)
+        return resolve_precision(DEFAULT_PRECISION) if found is None else found[1]
+
+    def automatic(self, node: Node) -> bool:
+        """Whether the user leaves the width of a value to the compiler."""
+        found = self._match(node)
+        return found is not None and found[0] in self._automatic
+
+    def _match(self, node: Node) -> tuple[str, int | NumberFormat] | None:
+        path = node.source.module_path
+        return next((row for row in self._table if fnmatch.fnmatchcase(path, row[0])), None)
 
     def clipping(self, graph: Graph, stored: Collection[str]) -> list[str]:
         """The stored values whose binary point is chosen by error. What the caller sees never clips: inputs,

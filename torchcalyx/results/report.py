@@ -16,6 +16,7 @@ from torchcalyx.design import Design
 from torchcalyx.ir.graph import Source
 from torchcalyx.kernels.contract import KernelSpec, writes
 from torchcalyx.plan import Plan, start_times
+from torchcalyx.results.accuracy import Accuracy
 from torchcalyx.results.tables import bits, json_number, place, source_json, table_text
 from torchcalyx.selection import Buffer, Call, Selection
 
@@ -61,7 +62,8 @@ class Report:
     cycles: predicted for one call. simulated_cycles: of the last simulated call, None before one.
     multipliers: of the shared engine. memory_bits: by role ("input", "weight", "output", "temp").
     futil_bytes: size of the program. saturated_weights: parameter -> elements that did not fit their
-    format.
+    format. accuracy: on the calibration inputs, with the tensors that got other widths for it (None: not
+    checked).
     """
 
     calls: tuple[CallReport, ...]
@@ -71,6 +73,7 @@ class Report:
     memory_bits: dict[str, int]
     futil_bytes: int
     saturated_weights: dict[str, int]
+    accuracy: Accuracy | None = None
 
     @property
     def call_cycles(self) -> int:
@@ -88,7 +91,8 @@ class Report:
         return self.macs / (self.cycles * self.multipliers) if self.cycles and self.multipliers else 0.0
 
     def __str__(self) -> str:
-        return "\n".join([_table(self), "", *_totals(self)])
+        tensors = [] if self.accuracy is None or not self.accuracy.tensors else ["", self.accuracy.table()]
+        return "\n".join([_table(self), "", *_totals(self), *tensors])
 
     def to_json(self) -> str:
         """JSON text: the fields of this class and `macs`, `utilisation`; `calls` holds the fields of
@@ -123,12 +127,17 @@ class Report:
             "memory_bits": self.memory_bits,
             "futil_bytes": self.futil_bytes,
             "saturated_weights": self.saturated_weights,
+            "accuracy": None if self.accuracy is None else self.accuracy.to_dict(),
             "calls": calls,
         }
 
 
 def make_report(
-    selection: Selection, plan: Plan, design: Design, simulated_cycles: int | None = None
+    selection: Selection,
+    plan: Plan,
+    design: Design,
+    simulated_cycles: int | None = None,
+    accuracy: Accuracy | None = None,
 ) -> Report:
     """The report of a design that was emitted from `plan`, the plan of `selection`."""
     roles = ("input", "weight", "output", "temp")
@@ -142,6 +151,7 @@ def make_report(
         memory_bits={role: sum(m.bits for m in design.memories if m.role == role) for role in roles},
         futil_bytes=len(design.futil.encode()),
         saturated_weights=dict(selection.saturated_weights),
+        accuracy=accuracy,
     )
 
 
@@ -238,4 +248,6 @@ def _totals(report: Report) -> list[str]:
         for name, count in sorted(report.saturated_weights.items())
         if count
     ]
+    if report.accuracy is not None:
+        lines += [f"accuracy:    {line}" for line in report.accuracy.lines()]
     return lines

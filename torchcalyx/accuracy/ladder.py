@@ -1,0 +1,84 @@
+"""The formats that each stored value would have at each width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torchcalyx.accuracy.blame import roots
+from torchcalyx.ir.graph import Array, Graph
+from torchcalyx.kernels.arith.numerics import NumberFormat, product
+from torchcalyx.options import Options
+from torchcalyx.quantize import Typed, quantize
+from torchcalyx.quantize.precision import Precisions
+
+NARROWEST, WIDEST = 4, 32
+
+
+class Ladder:
+    """Formats by width, made when they are asked for. source: the graph before quantisation.
+
+    free: stored values whose format the user did not give. automatic: those whose width the user left open. asked: the user's width of each free value.
+    """
+
+    def __init__(
+        self, source: Graph, typed: Typed, samples: Sequence[Sequence[Array]], options: Options
+    ) -> None:
+        self._source, self._samples, self._options, self._graph = source, samples, options, typed.graph
+        self._precisions = Precisions(typed.graph, options)
+        self._floats = {n.name: n for n in typed.graph.nodes if n.dtype.startswith("float")}
+        choices = {name: self._precisions.choice(self._floats[name]) for name in roots(typed)}
+        self.asked = {name: c for name, c in choices.items() if isinstance(c, int)}
+        self.free = tuple(self.asked)
+        self.automatic = tuple(n for n in self.free if self._precisions.automatic(self._floats[n]))
+        self._made: dict[int, Mapping[str, NumberFormat]] = {}
+
+    @property
+    def graph(self) -> Graph:
+        """The graph whose values these are."""
+        return self._graph
+
+    def elements(self, name: str) -> int:
+        """Of a value."""
+        return product(self._floats[name].shape)
+
+    def bits(self, widths: Mapping[str, int]) -> int:
+        """Of memory, of the free values with those widths."""
+        return sum(width * self.elements(name) for name, width in widths.items())
+
+    def format(self, name: str, width: int) -> NumberFormat:
+        """The format of a free value at a width."""
+        if width not in self._made:
+            self._made[width] = self.typed(dict.fromkeys(self.free, width)).formats
+        return self._made[width][name]
+
+    def formats(self, widths: Mapping[str, int]) -> dict[str, NumberFormat]:
+        """The format of each free value at its width in `widths`."""
+        return {name: self.format(name, width) for name, width in widths.items()}
+
+    def error(self, name: str, width: int) -> float:
+        """The step of a value at a width: its rounding error, but for a factor."""
+        return self.format(name, width).resolution
+
+    def typed(self, widths: Mapping[str, int]) -> Typed:
+        """The graph with those widths; intermediates have at least the user's and the greatest of them."""
+        return quantize(self._source, self._samples, self._options, self.around(widths))
+
+    def around(self, widths: Mapping[str, int]) -> dict[str, int]:
+        """The same widths, and one for the intermediates between them."""
+        most = max(widths.values(), default=0)
+        found = dict(widths)
+        for name, node in self._floats.items():
+            choice = self._precisions.choice(node)
+            if name not in widths and name not in self.asked and isinstance(choice, int):
+                found[name] = max(choice, most)
+        return found
+
+    def step(self, name: str, width: int, by: int) -> int | None:
+        """The next width in direction `by` at which the value is stored in finer (coarser) steps."""
+        error = self.error(name, width)
+        wanted = width + by
+        while NARROWEST <= wanted <= WIDEST:
+            if self.error(name, wanted) != error:
+                return wanted
+            wanted += by
+        return None
