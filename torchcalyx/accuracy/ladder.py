@@ -17,7 +17,8 @@ NARROWEST, WIDEST = 4, 32
 class Ladder:
     """Formats by width, made when they are asked for. source: the graph before quantisation.
 
-    free: stored values whose format the user did not give. automatic: those whose width the user left open. asked: the user's width of each free value.
+    free: stored values whose format the user did not give. automatic: those whose width the user left open.
+    asked: the user's width of each free value.
     """
 
     def __init__(
