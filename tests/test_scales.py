@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import torchcalyx
 from tests.kernels.support import check
+from torchcalyx.errors import SaturationWarning
 from torchcalyx.kernels.arith.expr import ExprBuilder
 from torchcalyx.kernels.arith.numerics import fixed, integer
 from torchcalyx.kernels.arith.ramp import fuse_ramp
@@ -129,3 +130,43 @@ def test_a_shift_by_few_places_is_one_level_of_logic() -> None:
         return latency(fuse_ramp(b.build(b.maximum(y, b.const(0)), fixed(8, 4))))
 
     assert [sum_and_shift(bits) for bits in (1, 2, 3)] == [1, 1, 2]
+
+
+class Outlier(nn.Module):
+    """A stored value with a rare large element, in front of a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(64, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = self.last(torch.maximum(x * 0.5, x - 8.0))
+        assert isinstance(result, Tensor)
+        return result
+
+
+def test_clipping_that_was_chosen_is_no_news_and_more_than_it_is() -> None:
+    generator = torch.Generator().manual_seed(0)
+    seen = [torch.randn(1, 64, generator=generator) for _ in range(40)]
+    seen[0][0, 0] = 8.6
+    torch.manual_seed(0)
+    hw = torchcalyx.compile(Outlier().eval(), seen[0], calibration=seen, precision="fixed8")
+    assert dict(hw.stages.typed.clipped) == {"maximum": 1}
+    hw.emulate(seen[0])  # warnings are errors here
+    roomy = torchcalyx.compile(Outlier().eval(), seen[0], calibration=seen, precision="fixed8", headroom=0)
+    assert not roomy.stages.typed.clipped
+    with pytest.warns(SaturationWarning, match="input 'x': 1 of 64 outside"):
+        far = seen[1].clone()
+        far[0, 0] = 40.0
+        hw.emulate(far)
+
+
+def test_formats_that_the_user_gave_never_hide_a_saturation() -> None:
+    net, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).eval(), torch.full((1, 8), 0.9)
+    with torch.no_grad():
+        net[0].weight.fill_(0.5)
+    with pytest.warns(Warning) as found:
+        hw = torchcalyx.compile(net, x, precision="fixed8.7")
+        hw.emulate(x)
+    assert not hw.stages.typed.clipped
+    assert any("'relu'" in str(w.message) for w in found if w.category is SaturationWarning)

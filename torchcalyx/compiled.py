@@ -34,7 +34,7 @@ from torchcalyx.results.check import Program, compare_program
 from torchcalyx.results.comparison import Comparison
 from torchcalyx.results.explain import explain
 from torchcalyx.results.report import Report, make_report
-from torchcalyx.results.saturations import Saturations, alert, find_saturations
+from torchcalyx.results.saturations import Saturations, alert, find_saturations, given_up
 from torchcalyx.results.save import save_design
 from torchcalyx.simulate import simulate
 from torchcalyx.tools.toolchain import compile_calyx
@@ -130,7 +130,8 @@ class CompiledModule:
         """Run the software model, which equals the hardware to the bit and needs no tool."""
         stored, selection = self._store(inputs, kwargs), self.stages.selection
         emulated = emulate(selection, stored.arrays)
-        alert([find_saturations(selection, stored, emulated)], self._options)
+        places = find_saturations(selection, stored, emulated)
+        alert([places], self._options, given_up(selection, self.stages.typed.clipped))
         return self._result(emulated.outputs)
 
     def simulate(self, *inputs: Any, trace: str | Path | None = None, **kwargs: Any) -> RunResult:
@@ -242,7 +243,7 @@ class CompiledModule:
         if count:
             models = (emulate(s.selection, call.arrays) for call in calls)
             saturations = [find_saturations(s.selection, c, m) for c, m in zip(calls, models, strict=True)]
-            alert(saturations, self._options)
+            alert(saturations, self._options, given_up(s.selection, s.typed.clipped))
         images = [input_images(s.selection, s.plan, call.arrays) for call in calls]
         found = simulate(s.design, self.verilog, images, simulator=self._options.simulator, trace=trace)
         self._simulated_cycles = found.cycles[-1]

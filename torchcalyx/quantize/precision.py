@@ -11,7 +11,7 @@ from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import AUTO, Options, Precision, resolve_precision
 from torchcalyx.quantize.inner import MOVES
 from torchcalyx.quantize.observe import Seen
-from torchcalyx.quantize.scales import NARROW, choose_format
+from torchcalyx.quantize.scales import NARROW, Follow, choose_format
 
 DEFAULT_PRECISION: Precision = "fixed16"
 
@@ -69,15 +69,22 @@ class Precisions:
         return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
 
     def format(
-        self, node: Node, seen: Seen, choice: int | NumberFormat, *, signed: bool = True
+        self,
+        node: Node,
+        seen: Seen,
+        choice: int | NumberFormat,
+        *,
+        signed: bool = True,
+        follow: Follow | None = None,
     ) -> NumberFormat:
         """Format of a stored float value from what calibration showed. choice: its width or very format.
-        signed: it may be negative.
+        signed: it may be negative. follow: what its only reader makes of it.
         """
         if isinstance(choice, NumberFormat):
             return choice
         spare, values = self.spare(node, choice), seen.values.get(node.name)
-        return choose_format(seen.largest[node.name], values, choice, spare, signed=signed or choice > NARROW)
+        largest, signed = seen.largest[node.name], signed or choice > NARROW
+        return choose_format(largest, values, choice, spare, signed=signed, follow=follow)
 
     def spare(self, node: Node, width: int) -> int:
         """Headroom of a value: none for constants, which calibration shows completely."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+from torchcalyx.quantize.observe import Seen
 
 Reals: TypeAlias = "npt.NDArray[np.float64]"
+Follow: TypeAlias = Callable[[Reals], Reals]
+"""What the only reader of a tensor makes of its elements, one by one."""
 Ints: TypeAlias = "npt.NDArray[np.int64]"
 
 NARROW = 8
@@ -18,6 +26,7 @@ NARROW = 8
 
 _CLEARLY = 0.8
 """Clipping must lower the mean square error to this share."""
+_BOUNDED = ("sigmoid", "tanh", "erf")
 _FINER = 3
 """Fraction bits that clipping may win."""
 
@@ -39,24 +48,61 @@ def stored(values: Reals, fmt: NumberFormat) -> Reals:
     return np.asarray(np.ldexp(integers, -fmt.frac), dtype=np.float64)
 
 
-def square_error(values: Reals, fmt: NumberFormat) -> float:
-    """Mean square error of storing `values`."""
-    return float(np.mean(np.square(stored(values, fmt) - values)))
+def square_error(values: Reals, fmt: NumberFormat, follow: Follow | None = None) -> float:
+    """Mean square error of storing `values`, or of what follows."""
+    found, wanted = stored(values, fmt), values
+    if follow is not None:
+        found, wanted = follow(found), follow(wanted)
+    return float(np.mean(np.square(found - wanted)))
+
+
+def following(graph: Graph) -> dict[str, Follow]:
+    """For each value that alone a function reads which tells large values no longer apart: that function."""
+    readers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in node.args:
+            readers.setdefault(name, []).append(node)
+    return {
+        name: partial(_apply, nodes[0])
+        for name, nodes in readers.items()
+        if len(nodes) == 1 and nodes[0].op in _BOUNDED and name not in graph.outputs
+    }
+
+
+def _apply(node: Node, values: Reals) -> Reals:
+    return np.asarray(evaluate(replace(node, shape=values.shape), [values]), dtype=np.float64)
+
+
+def clipped_bits(seen: Seen, formats: Mapping[str, NumberFormat], names: Iterable[str]) -> dict[str, int]:
+    """Integer bits by which formats are too short for the largest value in calibration, where they are."""
+    found = {
+        name: formats[name].frac - best_format(seen.largest[name], f.width, signed=f.signed).frac
+        for name in names
+        if (f := formats[name]).kind == "fixed" and f.width <= NARROW
+    }
+    return {name: bits for name, bits in found.items() if bits > 0}
 
 
 def choose_format(
-    largest: float, values: Reals | None, width: int, spare: int, *, signed: bool = True
+    largest: float,
+    values: Reals | None,
+    width: int,
+    spare: int,
+    *,
+    signed: bool = True,
+    follow: Follow | None = None,
 ) -> NumberFormat:
     """Format of a tensor with that largest magnitude.
 
     values: a sample of its elements; with it, at `NARROW` bits or less, the binary point is the one with the
-    least mean square error where clipping wins clearly, else the one that clips nothing.
+    least mean square error (of what follows, where that is known) where clipping wins clearly, else the one
+    that clips nothing.
     """
     whole = best_format(largest, width, spare, signed=signed)
     if values is None or width > NARROW or not values.size:
         return whole
     finer = [fixed(width, whole.frac + more, signed=signed) for more in range(_FINER + 1)]
-    found = [square_error(values, fmt) for fmt in finer]
+    found = [square_error(values, fmt, follow) for fmt in finer]
     best = int(np.argmin(found))
     return finer[best] if found[best] < _CLEARLY * found[0] else whole
 

@@ -86,10 +86,15 @@ def find_saturations(selection: Selection, stored: Stored, emulated: EmulationRe
     return tuple(found)
 
 
-def alert(calls: Sequence[Saturations], options: Options) -> None:
+def alert(calls: Sequence[Saturations], options: Options, chosen: Mapping[str, int] | None = None) -> None:
     """Tell the user what saturated in the calls of a batch, once for all of them: a SaturationWarning at
     their line, or a SaturationError, or nothing, as `Options.on_saturation` says.
+
+    chosen: integer bits that the compiler gave up, by kernel call, since exact small values are worth
+    more. What would have fitted with them is no news.
     """
+    known = chosen or {}
+    calls = [tuple(r for r in c if not r.kernel or r.need > known.get(r.kernel, 0)) for c in calls]
     affected = [c for c in calls if c]
     if not affected or options.on_saturation == "ignore":
         return
@@ -97,6 +102,11 @@ def alert(calls: Sequence[Saturations], options: Options) -> None:
     if options.on_saturation == "error":
         raise SaturationError(message)
     warn(SaturationWarning, message)
+
+
+def given_up(selection: Selection, clipped: Mapping[str, int]) -> dict[str, int]:
+    """Integer bits that were given up inside of each kernel call. clipped: by graph node."""
+    return {c.name: max((clipped.get(n, 0) for n in (c.node, *c.covers)), default=0) for c in selection.calls}
 
 
 def describe(calls: Sequence[Saturations], options: Options) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torchcalyx.building.view import GraphView
 from torchcalyx.ir.graph import Node
 from torchcalyx.kernels.arith.expr import ExprBuilder
-from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.functions.divide import divide
 from torchcalyx.kernels.functions.function import Function, approximate
@@ -94,7 +95,7 @@ def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[in
 def coarser(fmt: NumberFormat, cut: int) -> NumberFormat:
     """A format of the same range with `cut` bits less, but at least 4."""
     cut = max(0, min(cut, fmt.width - 4))
-    return fixed(fmt.width - cut, fmt.frac - cut, signed=fmt.signed)
+    return replace(fmt, width=fmt.width - cut, frac=fmt.frac - cut)
 
 
 def significant_bits(view: GraphView, node: Node) -> int | None:
