@@ -29,7 +29,7 @@ def figures(quick: bool) -> list[Figure]:
     rows = []
     for precision, allowed in digits_mlp.ALLOWED.items():
         with contextlib.redirect_stdout(io.StringIO()):
-            scores, exact = digits_mlp.run_in_hardware(net, precision, seen, x)
+            scores, exact, _ = digits_mlp.run_in_hardware(net, precision, seen, x)
         assert exact, f"{precision}: the hardware does not do what its models say"
         found, goal = 100 * digits_mlp.accuracy(scores, y), reference - 100 * allowed
         what = f"{precision}, {len(x)} images (PyTorch float32: {reference:.2f} %)"

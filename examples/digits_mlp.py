@@ -1,8 +1,8 @@
 """A network trained on images of handwritten digits a moment ago, run as simulated hardware.
 
-Trains a 64-32-10 ReLU network on scikit-learn's bundled 8x8 digits, compiles it in 16 and in 8 bits and
-sends every test image through the RTL, which must agree to the bit with the software model and nearly
-reach PyTorch's accuracy.
+Trains a 64-32-10 ReLU network on scikit-learn's bundled 8x8 digits, compiles it in 16 bits, in 8 bits and
+with as few bits as each tensor needs, and sends every test image through the RTL, which must agree to the bit
+with the software model and nearly reach PyTorch's accuracy.
 
     python examples/digits_mlp.py
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import torchcalyx
 
-ALLOWED = {"fixed16": 0.0, "fixed8": 0.01}  # how far the accuracy may lie from PyTorch's
+ALLOWED = {"fixed16": 0.0, "fixed8": 0.01, "auto": 0.01}  # how far the accuracy may lie from PyTorch's
 
 
 def images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -51,8 +51,9 @@ def accuracy(scores: Tensor, y: Tensor) -> float:
     return (scores.argmax(dim=1) == y).double().mean().item()
 
 
-def run_in_hardware(net: nn.Module, precision: str, seen: Tensor, x: Tensor) -> tuple[Tensor, bool]:
-    """Scores of the images `x`, one call of the hardware each, and whether it did what its models said.
+def run_in_hardware(net: nn.Module, precision: str, seen: Tensor, x: Tensor) -> tuple[Tensor, bool, int]:
+    """Scores of the images `x`, one call of the hardware each, whether it did what its models said, and the
+    bits of its memories.
 
     The binary point of every tensor is chosen from the values it takes on the `seen` images.
     """
@@ -65,7 +66,7 @@ def run_in_hardware(net: nn.Module, precision: str, seen: Tensor, x: Tensor) -> 
     print(f"\n{precision}: {len(x)} images through the RTL\n\n{report}")
     print(f"RTL equals its software model to the bit: {'yes' if same_bits else 'NO'}")
     print(f"{hw.cycles} cycles an image, {report.utilisation:.1%} of the multipliers' time is useful")
-    return scores, same_bits and same_cycles
+    return scores, same_bits and same_cycles, sum(report.memory_bits.values())
 
 
 def main(test_images: int | None = None) -> int:
@@ -78,11 +79,12 @@ def main(test_images: int | None = None) -> int:
     runs = {precision: run_in_hardware(net, precision, seen, x) for precision in ALLOWED}
     print(f"\naccuracy on {len(x)} test images\n  torch float32     {reference:.2%}")
     failed = False
-    for precision, (scores, exact) in runs.items():
+    for precision, (scores, exact, memory) in runs.items():
         found = accuracy(scores, y)
         missed = abs(found - reference) > ALLOWED[precision]
         failed |= missed or not exact
-        print(f"  {precision + ' hardware':17} {found:.2%}{'   MISSED' if missed else ''}")
+        name, verdict = f"{precision} hardware", "   MISSED" if missed else ""
+        print(f"  {name:17} {found:.2%}  {memory:6} bits of memory{verdict}")
     return int(failed)
 
 

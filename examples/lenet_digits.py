@@ -3,7 +3,7 @@
 The network of "Gradient-Based Learning Applied to Document Recognition" (LeCun, Bottou, Bengio, Haffner
 1998): 5x5 convolutions, tanh, average pools. scikit-learn's 8x8 digits are enlarged to its 32x32 inputs,
 training takes some seconds, then every test image goes through the RTL in 16 bits, which must agree to the
-bit with the software model and reach PyTorch's accuracy.
+bit with the software model and reach PyTorch's accuracy. Last, the compiler chooses the bits of each tensor.
 
     python examples/lenet_digits.py
 
@@ -72,6 +72,15 @@ def accuracy(scores: Tensor, y: Tensor) -> float:
     return (scores.argmax(dim=1) == y).double().mean().item()
 
 
+def bits_and_memory(hw: torchcalyx.CompiledModule) -> str:
+    """What precision="auto" chose, against 16 bits."""
+    found = hw.report().accuracy
+    assert found is not None
+    widths = sorted(tensor.bits for tensor in found.tensors)
+    wide, narrow = found.tensor_bits
+    return f"auto: {widths[0]} to {widths[-1]} bits a tensor, {narrow} bits of tensors ({wide} in fixed16),"
+
+
 def main(test_images: int | None = None) -> int:
     """Run on all test images, or on the first ones; returns the exit code."""
     seen, x, seen_y, y = images()
@@ -90,6 +99,11 @@ def main(test_images: int | None = None) -> int:
     print(f"{hw.cycles} cycles an image, as predicted: {'yes' if same_cycles else 'NO'}")
     print(f"largest error of the scores {(scores - expected).abs().max().item():.1e}")
     print(f"accuracy: torch float32 {reference:.2%}, hardware {found:.2%}")
+    narrow = torchcalyx.compile(
+        net, x[:1], calibration=seen[:64].split(1), precision="auto", tolerance=0.01, on_saturation="ignore"
+    )
+    few = accuracy(torch.cat([narrow.emulate(image) for image in x.split(1)]), y)
+    print(bits_and_memory(narrow), f"accuracy {few:.2%} (software model)")
     return int(not (same_bits and same_cycles and found == reference))
 
 

@@ -149,23 +149,25 @@ def test_digits_are_figures_of_the_example(monkeypatch: pytest.MonkeyPatch) -> N
 
     def hardware(
         net: torch.nn.Module, precision: str, seen: torch.Tensor, x: torch.Tensor
-    ) -> tuple[torch.Tensor, bool]:
+    ) -> tuple[torch.Tensor, bool, int]:
         ran.append(precision)
         with torch.no_grad():
-            return net(x), True
+            return net(x), True, 8
 
     monkeypatch.setattr(digits.digits_mlp, "run_in_hardware", hardware)
     found = digits.figures(True)
-    assert ran == ["fixed16", "fixed8"]
-    assert [figure.reached == figure.bound for figure in found] == [True, True]
-    assert [round(figure.bound - figure.goal, 6) for figure in found] == [0, 1]  # type: ignore[operator]
-    assert [figure.calls for figure in found] == [60, 60]
+    assert ran == ["fixed16", "fixed8", "auto"]
+    assert [figure.reached == figure.bound for figure in found] == [True, True, True]
+    assert [round(figure.bound - figure.goal, 6) for figure in found] == [0, 1, 1]  # type: ignore[operator]
+    assert [figure.calls for figure in found] == [60, 60, 60]
 
 
 def test_digits_give_no_figure_when_the_hardware_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits.digits_mlp, "train", lambda x, y: torch.nn.Linear(64, 10))
     monkeypatch.setattr(
-        digits.digits_mlp, "run_in_hardware", lambda net, precision, seen, x: (torch.zeros(len(x), 10), False)
+        digits.digits_mlp,
+        "run_in_hardware",
+        lambda net, precision, seen, x: (torch.zeros(len(x), 10), False, 8),
     )
     with pytest.raises(AssertionError, match="fixed16: the hardware does not do"):
         digits.figures(True)

@@ -56,8 +56,10 @@ def digits(trained: nn.Module, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_digits_reach_the_accuracy_goals(digits: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert digits.main() == 0
     shown = capsys.readouterr().out
-    assert shown.count("RTL equals its software model to the bit: yes") == 2
+    assert shown.count("RTL equals its software model to the bit: yes") == 3
     assert "accuracy on 450 test images" in shown
+    bits = [int(found) for found in re.findall(r"(\d+) bits of memory", shown)]
+    assert len(bits) == 3 and bits[2] < 0.6 * bits[0], "auto takes far less memory than fixed16"
 
 
 def test_digits_fail_when_the_hardware_differs(
@@ -72,9 +74,9 @@ def test_digits_fail_when_an_accuracy_goal_is_missed(
     digits: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = torch.zeros(50, 10)
-    monkeypatch.setattr(digits, "run_in_hardware", lambda *arguments: (wrong, True))
+    monkeypatch.setattr(digits, "run_in_hardware", lambda *arguments: (wrong, True, 8))
     assert digits.main(test_images=50) == 1
-    assert capsys.readouterr().out.count("MISSED") == 2
+    assert capsys.readouterr().out.count("MISSED") == 3
 
 
 def test_emit_futil_saves_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ from torchcalyx.selection import Selection
 
 __all__ = ["Fitted", "Names", "fit"]
 
-AIMS = (0.7, 0.4, 0.2)
+AIMS = (0.7, 0.6, 0.5)
 """Shares of the allowed error that widening aims at, round by round: what is expected of sums is rough."""
 MORE = 4
 """Times as many inputs are looked at where widths are searched for."""

@@ -16,13 +16,13 @@ from torchcalyx.accuracy.judging import WORK, Exam, work
 from torchcalyx.accuracy.ladder import NARROWEST, WIDEST, Ladder
 from torchcalyx.accuracy.widen import Steps, Vector
 
-AIM = 0.85
+AIM = 0.6
 """Share of the allowed error that rounding may use up; the kernels need the rest."""
-START = 0.5
+START = 0.4
 """Share at which the uniform width is left and single tensors are looked at."""
 HALVINGS = 5
 """Steps in which the sum of single errors that makes `AIM` together is found."""
-EFFORT = 12
+EFFORT = 4
 """Evaluations, in units of `judging.WORK`, for the last bits one by one."""
 
 
