@@ -183,7 +183,7 @@ def calibration(op: Op, scales: Scales, seed: int) -> tuple[Tensor, ...]:
     made = []
     for number, domain in enumerate(op.domains):
         if scales == "unlike":
-            scale = torch.tensor(UNLIKE[: op.rows], dtype=torch.float64).roll(number)
+            scale = torch.tensor(UNLIKE[: op.rows], dtype=torch.float64).roll(3 * number)
         else:
             scale = log_uniform(generator, op.rows, -6, 6)
             if domain in LIMITS:

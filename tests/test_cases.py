@@ -19,10 +19,13 @@ from torchcalyx.errors import UnsupportedOpError
 pytestmark = pytest.mark.needs("calyx", "calyx-py", "verilator")
 
 WAITING = {
-    45: "an additive mask of minus infinity in front of softmax",
-    47: "attention with a mask of minus infinity",
-    49: "attention with a mask of minus infinity",
     59: "embedding: a lookup by computed index",
+    111: "a convolution with computed weights",
+    113: "index_put: writes at computed places",
+    115: "embedding: a lookup by computed index",
+    117: "a recurrent cell",
+    119: "fake quantisation for each channel",
+    121: "topk: sorting",
 }
 """Cases whose operations belong to later issues; they are refused, by name, until then."""
 
@@ -33,8 +36,8 @@ def build(module: nn.Module, inputs: Any) -> Callable[..., Any]:
     return torchcalyx.compile(module, inputs, precision="fixed32", multipliers=16)
 
 
-def test_all_fifty_cases_are_here() -> None:
-    assert len(NUMBERS) == 50
+def test_all_cases_are_here() -> None:
+    assert len(NUMBERS) == 62
 
 
 @pytest.mark.parametrize("number", [n for n in NUMBERS if n not in WAITING])
@@ -47,5 +50,5 @@ def test_case(number: int) -> None:
 def test_waiting_case_is_refused(number: int) -> None:
     case = judge.load(str(Path(judge.CASES) / f"case_{number:02d}.py"))
     module, inputs = case.make()
-    with torch.no_grad(), pytest.raises(UnsupportedOpError, match="cannot be compiled"):
+    with torch.no_grad(), pytest.raises(UnsupportedOpError, match="cannot be compiled|has no kernel"):
         build(module, inputs)

@@ -16,11 +16,10 @@ import numpy as np
 from torchcalyx.ir.graph import Array, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat, product
 from torchcalyx.kernels.functions.real import FUNCTIONS
+from torchcalyx.quantize.reals import HUGE, dyadic, power_of
 
 BELOW = 24
 """Octaves between the logarithm of the smallest number and what stands for that of 0."""
-HUGE = 2.0**200
-"""Stands for infinity, so that products of bounds stay numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +77,6 @@ def constant_bound(values: Array, fmt: NumberFormat) -> Bound:
     return Bound(float(kept.min()), float(kept.max()), fmt.resolution, fmt.frac)
 
 
-def dyadic(number: float) -> int | None:
-    """Fraction bits of a number with at most 24 significant bits, None for others."""
-    mantissa, exponent = math.frexp(number)
-    integer = math.ldexp(mantissa, 24)
-    if not integer.is_integer():
-        return None
-    whole = int(integer)
-    zeros = (whole & -whole).bit_length() - 1 if whole else 24
-    return 24 - exponent - zeros if whole else 0
-
-
 def forward(node: Node, graph: Mapping[str, Node], of: Mapping[str, Bound]) -> Bound | None:
     """Bound of a float value computed from the bounds of its operands; None where intervals say nothing."""
     rule = _RULES.get(node.op)
@@ -134,7 +122,7 @@ def _mul(node: Node, a: list[Bound], graph: Mapping[str, Node]) -> Bound:
     x, y = a
     low, high = _corners([p * q for p in (x.low, x.high) for q in (y.low, y.high)])
     if node.args[0] == node.args[1]:
-        low = 0.0 if x.low <= 0 <= x.high else min(x.low**2, x.high**2)
+        low = 0.0 if x.low <= 0 <= x.high else min(x.low * x.low, x.high * x.high)
     frac = None if x.frac is None or y.frac is None else x.frac + y.frac
     return Bound(low, high, x.smallest * y.smallest, frac)
 
@@ -254,8 +242,8 @@ def _inverse(power: float) -> Rule:
     def rule(node: Node, a: list[Bound], graph: Mapping[str, Node]) -> Bound:
         x = a[0]
         least = x.smallest
-        most = least**-power if least else HUGE
-        smallest = x.largest**-power if x.largest else 0.0
+        most = power_of(least, -power)
+        smallest = power_of(x.largest, -power) if x.largest else 0.0
         low = smallest if x.low >= 0 else (-most if node.op == "reciprocal" else 0.0)
         high = most if x.high > 0 else -smallest
         return Bound(min(low, high), max(low, high), smallest)

@@ -17,8 +17,9 @@ import numpy as np
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
 from torchcalyx.kernels.functions.real import FUNCTIONS
-from torchcalyx.quantize.bounds import HUGE, Bound, constant_bound, forward, stored
+from torchcalyx.quantize.bounds import Bound, constant_bound, forward, stored
 from torchcalyx.quantize.needs import Need, Place, backward, folded
+from torchcalyx.quantize.reals import HUGE, times_power_of_two
 
 READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "prod")
 """Operations whose operands are stored tensors."""
@@ -45,6 +46,8 @@ SPARE = 3
 """Bits of an intermediate behind the last place of the result it leads to."""
 WIDEST = 62
 """Bits of the widest intermediate: sums of two still fit a word of the emulator."""
+FAR = 8
+"""Octaves above the calibrated range that an intermediate keeps whatever else it has to hold."""
 NARROWEST = 4
 BYTE = 8
 
@@ -151,13 +154,13 @@ def _bounds(
         peak = largest[node.name]
         if node.op in GROWING:
             derived = _calibrated_power(node, derived, largest[node.args[0]])
-        limit = math.ldexp(peak, spare[node.name] + 1) if peak else HUGE
+        limit = times_power_of_two(peak, spare[node.name] + 1) if peak else HUGE
         if derived is None:
             derived = Bound(-limit, limit)
         elif node.op == "div" or (node.op == "mul" and any(_inverse(a, nodes) for a in node.args)):
             derived = derived.within(Bound(-limit, limit))  # small divisors belong to small dividends
-        if derived.largest >= HUGE or derived.largest > math.ldexp(peak or HUGE, 60):
-            far = math.ldexp(peak, 16) if peak else 1.0
+        if derived.largest >= HUGE or derived.largest > times_power_of_two(peak or HUGE, 60):
+            far = times_power_of_two(peak, 16) if peak else 1.0
             derived = derived.within(Bound(-far, far))
         found[node.name] = derived
     return found
@@ -215,7 +218,7 @@ def _needs(
             continue
         fmt = formats.get(node.name)
         if fmt is not None:
-            needs[node.name] = Need(math.ldexp(fmt.resolution, -SPARE), 0.0)
+            needs[node.name] = Need(times_power_of_two(fmt.resolution, -SPARE), 0.0)
         place = Place(node, needs[node.name], bounds[node.name], tuple(bounds[a] for a in node.args))
         count = folded(node, nodes[node.args[0]]) if node.args else 1
         for name, need in zip(node.args, backward(place, count), strict=True):
@@ -229,17 +232,19 @@ def _picky(
     """A comparison or a choice of index tells its float operands apart as far as they are known."""
     for name in node.args:
         if nodes[name].dtype.startswith("float"):
-            needs[name] = needs[name].both(Need(math.ldexp(bounds[name].largest, -24), 0.0))
+            needs[name] = needs[name].both(Need(times_power_of_two(bounds[name].largest, -24), 0.0))
 
 
 def _format(bound: Bound, need: Need, peak: float, width: int) -> NumberFormat:
     """The fewest bits that hold the range to the need."""
     size = bound.largest or peak or 1.0
-    error = max(need.at(bound.smallest), math.ldexp(peak or size, -2 * width - 6))
+    error = max(need.at(bound.smallest), times_power_of_two(peak or size, -2 * width - 6))
     frac = math.ceil(-math.log2(error)) if math.isfinite(error) else -math.frexp(size)[1] + width
     if bound.frac is not None:
         frac = min(frac, bound.frac)
     whole = math.frexp(size)[1]
+    if whole + 1 + frac > WIDEST and peak:  # what is far beyond calibration goes before what is needed
+        whole = max(WIDEST - 1 - frac, min(whole, math.frexp(peak)[1] + FAR))
     bits = max(NARROWEST, whole + 1 + frac)
     cut = max(0, bits - WIDEST)
     return fixed(bits - cut, frac - cut)

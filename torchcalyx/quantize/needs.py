@@ -16,6 +16,7 @@ from typing import TypeAlias
 from torchcalyx.ir.graph import Node
 from torchcalyx.kernels.arith.numerics import product
 from torchcalyx.quantize.bounds import Bound
+from torchcalyx.quantize.reals import power_of
 
 NOTHING = math.inf
 
@@ -111,11 +112,13 @@ def _power(exponent: float) -> Rule:
 
     def rule(p: Place, count: int) -> tuple[Need, ...]:
         x = p.args[0].smallest
-        slope = abs(exponent) * x ** (exponent - 1.0) if x else math.inf
-        least = p.absolute / slope
+        slope = abs(exponent) * power_of(x, exponent - 1.0)
+        least = p.absolute / slope if slope else NOTHING
         if exponent < 0:
             return (_apart_from_zero(least, p.share / -exponent, p.args[0]),)
-        least = max(least, p.absolute ** (1.0 / exponent))  # a root below its own error may as well be 0
+        least = max(
+            least, power_of(p.absolute, 1.0 / exponent)
+        )  # a root below its own error may as well be 0
         return (Need(least, p.share / exponent),)
 
     return rule
