@@ -238,7 +238,7 @@ def _picky(
 def _format(bound: Bound, need: Need, peak: float, width: int) -> NumberFormat:
     """The fewest bits that hold the range to the need."""
     size = bound.largest or peak or 1.0
-    error = max(need.at(bound.smallest), times_power_of_two(peak or size, -2 * width - 6))
+    error = max(need.at(bound.smallest), times_power_of_two(peak or size, -2 * max(width, 16) - 6))
     frac = math.ceil(-math.log2(error)) if math.isfinite(error) else -math.frexp(size)[1] + width
     if bound.frac is not None:
         frac = min(frac, bound.frac)
