@@ -6,6 +6,7 @@ from .elementwise import Elementwise
 from .folds.argreduce import ArgReduce
 from .folds.reduce import Reduce
 from .folds.scan import Scan
+from .folds.sort import Sort
 from .moves.gather import Gather
 from .moves.splice import Splice
 from .moves.transpose import Transpose
@@ -21,6 +22,7 @@ FAMILIES: tuple[type, ...] = (
     Reduce,
     ArgReduce,
     Scan,
+    Sort,
     Gather,
     Splice,
     Transpose,
