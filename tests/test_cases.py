@@ -25,7 +25,6 @@ WAITING = {
     115: "embedding: a lookup by computed index",
     117: "a recurrent cell",
     119: "fake quantisation for each channel",
-    121: "topk: sorting",
 }
 """Cases whose operations belong to later issues; they are refused, by name, until then."""
 

@@ -58,7 +58,17 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "logit": (lambda x: torch.logit(x).atan(), (), "no kernel yet for aten.atan"),
     "lstm": (nn.LSTM(3, 2), (), "aten.lstm"),
     "embedding": (nn.Embedding(4, 3), (torch.tensor([1]),), "an index that is computed"),
-    "sort": (lambda x: x.sort(), (), "no kernel yet for aten.sort"),
+    "next number": (lambda x: torch.nextafter(x, x + 1), (), "no kernel yet for aten.nextafter"),
+    "quantile between two": (
+        lambda x, q: torch.quantile(x, q, interpolation="lower"),
+        (torch.zeros(4), torch.tensor([0.5])),
+        "a rounding error would choose another element",
+    ),
+    "sorter": (
+        lambda x, i: torch.searchsorted(x, x, sorter=i),
+        (torch.zeros(3), torch.arange(3)),
+        "no kernel yet for a sorter; sort the sequence before",
+    ),
     "fractional power": (lambda x: x**0.3, (), "no kernel yet for the exponent 0.3"),
     "negative power": (lambda x: x**-9, (), "no kernel yet for the exponent -9"),
     "floor": (lambda x: torch.floor(x), (), "no kernel yet for aten.floor"),
