@@ -24,7 +24,6 @@ WAITING = {
     113: "index_put: writes at computed places",
     115: "embedding: a lookup by computed index",
     117: "a recurrent cell",
-    119: "fake quantisation for each channel",
 }
 """Cases whose operations belong to later issues; they are refused, by name, until then."""
 

@@ -25,11 +25,14 @@ from torchcalyx.normalize import (
     contraction,
     convolution,
     counts,
+    distances,
     division,
     elementwise,
+    fake_quantize,
     functions,
     indexing,
     layout,
+    losses,
     movement,
     norms,
     order,
@@ -37,6 +40,7 @@ from torchcalyx.normalize import (
     quantiles,
     reduction,
     resample,
+    running,
 )
 from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known, in_numpy
@@ -44,6 +48,7 @@ from torchcalyx.normalize.fold_linear import fold_into_linear
 from torchcalyx.normalize.fold_padding import fold_padding
 from torchcalyx.normalize.infinities import fold_infinities
 from torchcalyx.normalize.lower import Lowerer, Refusal
+from torchcalyx.normalize.mirror import mirror_minima
 from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
 from torchcalyx.normalize.simplify import drop_dead, simplify_views
@@ -67,6 +72,10 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **pooling.LOWERINGS,
     **resample.LOWERINGS,
     **norms.LOWERINGS,
+    **distances.LOWERINGS,
+    **fake_quantize.LOWERINGS,
+    **losses.LOWERINGS,
+    **running.LOWERINGS,
     **assertions.LOWERINGS,
 }
 
@@ -74,6 +83,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     expand_products,
     simplify_views,
     drop_dead,
+    mirror_minima,
     fold_infinities,
     fold_into_linear,
     fold_padding,
