@@ -19,8 +19,11 @@ from ...errors import KernelParameterError
 from ..arith.expr import Expr, ExprBuilder, Value, value_of
 from ..arith.numerics import NumberFormat
 from .curve import Direct, Plan
+from .known import KNOWN, definition
 from .plans import plans
-from .real import FUNCTIONS, Curve, Definition, Exponential, Logarithm, Power, Real, Wave
+from .real import Curve, Definition, Exponential, Logarithm, Power, Wave
+from .sampled import Sampled
+from .values import Real
 
 ERROR_LIMIT = 0.75
 """Largest error of a result in units in the last place; 0.5 would be the nearest number always."""
@@ -30,19 +33,19 @@ EXHAUSTIVE_INPUTS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One of `real.FUNCTIONS` with its parameters; KernelParameterError for an unknown name."""
+    """One of `known.KNOWN` with its parameters; KernelParameterError for an unknown name."""
 
     name: str
     params: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in FUNCTIONS:
-            raise KernelParameterError(f"function {self.name!r} is not one of {', '.join(sorted(FUNCTIONS))}")
+        if self.name not in KNOWN:
+            raise KernelParameterError(f"function {self.name!r} is not one of {', '.join(sorted(KNOWN))}")
 
     @property
     def definition(self) -> Definition:
         """The real function."""
-        return FUNCTIONS[self.name](*self.params)
+        return definition(self.name, self.params)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name
@@ -194,7 +197,7 @@ def _direction(definition: Definition) -> int:
             return 1 if exponent > 0 else -1
         case Logarithm() | Exponential():
             return 1
-        case Wave():
+        case Wave() | Sampled():
             return 0
 
 
