@@ -14,7 +14,8 @@ from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize import functions
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
-from torchcalyx.normalize.elementwise import as_value
+from torchcalyx.normalize.elementwise import as_value, scaled
+from torchcalyx.normalize.fold import emit
 from torchcalyx.normalize.quotients import truncated
 from torchcalyx.normalize.sampled import constant, function
 
@@ -30,6 +31,10 @@ def _power(target: Any) -> Lowering:
             return functions.LOWERINGS[target](b, a)
         exponent = constant(a, "exponent")
         if exponent is None:
+            base = constant(a, "self")
+            if base is not None and 0 < base < math.inf:
+                y = as_value(b, a.operand("exponent"), a.out.dtype)
+                return b.expand(emit(b, "exp2", scaled(b, y, math.log2(base))), a.out.shape)
             return _computed(b, as_value(b, a.operand("self"), a.out.dtype), a)
         if not math.isfinite(exponent):
             return Reject(f"the exponent {exponent} has no finite power")
@@ -59,22 +64,22 @@ def _computed(b: Builder, x: Value, a: Args) -> Result:
     y = as_value(b, a.operand("exponent"), a.out.dtype)
     zero, one = b.known(0, x.dtype), b.known(1, x.dtype)
     whole, odd = _wholeness(b, y)
-    negative, nothing = b.emit("lt", x, zero), b.emit("eq", x, zero)
-    size = b.emit("where", b.emit("logical_and", negative, whole), b.emit("abs", x), x)
-    base = b.emit("where", b.emit("logical_and", nothing, b.emit("ge", y, zero)), one, size)
-    power = b.emit("exp2", b.emit("mul", y, b.emit("log2", base)))
-    vanishes = b.emit("logical_and", nothing, b.emit("gt", y, zero))
-    power = b.emit("where", vanishes, zero, power)
-    return b.emit("where", b.emit("logical_and", negative, odd), b.emit("neg", power), power)
+    negative, nothing = emit(b, "lt", x, zero), emit(b, "eq", x, zero)
+    size = emit(b, "where", emit(b, "logical_and", negative, whole), emit(b, "abs", x), x)
+    base = emit(b, "where", emit(b, "logical_and", nothing, emit(b, "ge", y, zero)), one, size)
+    power = emit(b, "exp2", emit(b, "mul", y, emit(b, "log2", base)))
+    vanishes = emit(b, "logical_and", nothing, emit(b, "gt", y, zero))
+    power = emit(b, "where", vanishes, zero, power)
+    return emit(b, "where", emit(b, "logical_and", negative, odd), emit(b, "neg", power), power)
 
 
 def _wholeness(b: Builder, y: Value) -> tuple[Value, Value]:
     """Whether the exponents are whole, and whether they are odd numbers."""
     if isinstance(y, Known):
         return y.to(y.tensor == y.tensor.trunc()), y.to(y.tensor.abs() % 2 == 1)
-    whole = b.emit("eq", truncated(b, y), y)
-    last = b.emit("bitwise_and", b.cast(y, "int64"), b.known(1, "int64"))
-    return whole, b.emit("logical_and", whole, b.cast(last, "bool"))
+    whole = emit(b, "eq", truncated(b, y), y)
+    last = emit(b, "bitwise_and", b.cast(y, "int64"), b.known(1, "int64"))
+    return whole, emit(b, "logical_and", whole, b.cast(last, "bool"))
 
 
 LOWERINGS: Mapping[Any, Lowering] = {

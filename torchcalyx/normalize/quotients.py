@@ -12,6 +12,7 @@ from torchcalyx.normalize import division
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value
 from torchcalyx.normalize.elementwise import as_value
+from torchcalyx.normalize.fold import emit
 
 _ZERO = "the divisor is zero"
 
@@ -19,7 +20,7 @@ _ZERO = "the divisor is zero"
 def quotient(b: Builder, x: Value, y: Value) -> Value:
     """x / y by the cheapest operation; ValueError for a known divisor that holds 0."""
     if isinstance(y, Ref):
-        return b.emit("div", x, y)
+        return emit(b, "div", x, y)
     if bool((y.tensor == 0).any()):
         raise ValueError(_ZERO)
     return division.divided(b, x, y, torch_broadcast(x, y))
@@ -42,33 +43,33 @@ def _divided(b: Builder, a: Args) -> tuple[Value, Value, Value, Value] | Reject:
     x, y = (as_value(b, a.operand(name), a.out.dtype) for name in ("self", "other"))
     if isinstance(y, Known) and bool((y.tensor == 0).any()):
         return Reject(_ZERO)
-    size = b.emit("abs", x)
-    divisor: Value = y.to(y.tensor.abs()) if isinstance(y, Known) else b.emit("abs", y)
+    size = emit(b, "abs", x)
+    divisor: Value = y.to(y.tensor.abs()) if isinstance(y, Known) else emit(b, "abs", y)
     whole: Value = truncated(b, quotient(b, size, divisor))
-    rest: Value = b.emit("sub", size, b.emit("mul", whole, divisor))
+    rest: Value = emit(b, "sub", size, emit(b, "mul", whole, divisor))
     zero, one = b.known(0, x.dtype), b.known(1, x.dtype)
-    below, above = b.emit("lt", rest, zero), b.emit("ge", rest, divisor)
+    below, above = emit(b, "lt", rest, zero), emit(b, "ge", rest, divisor)
 
     def put_right(value: Value, step: Value, down: bool) -> Value:
-        less, more = b.emit("sub", value, step), b.emit("add", value, step)
+        less, more = emit(b, "sub", value, step), emit(b, "add", value, step)
         low, high = (less, more) if down else (more, less)
-        return b.emit("where", below, low, b.emit("where", above, high, value))
+        return emit(b, "where", below, low, emit(b, "where", above, high, value))
 
     return x, y, put_right(whole, one, True), put_right(rest, divisor, False)
 
 
 def _signs_differ(b: Builder, x: Value, y: Value) -> Value:
     zero = b.known(0, x.dtype)
-    negative = b.emit("lt", x, zero)
+    negative = emit(b, "lt", x, zero)
     if isinstance(y, Known):
         other: Value = y.to(y.tensor < 0)
     else:
-        other = b.emit("lt", y, zero)
-    return b.emit("logical_xor", negative, other)
+        other = emit(b, "lt", y, zero)
+    return emit(b, "logical_xor", negative, other)
 
 
 def _negated_where(b: Builder, condition: Value, x: Value) -> Value:
-    return b.emit("where", condition, b.emit("neg", x), x)
+    return emit(b, "where", condition, emit(b, "neg", x), x)
 
 
 def _fmod(b: Builder, a: Args) -> Result:
@@ -76,7 +77,7 @@ def _fmod(b: Builder, a: Args) -> Result:
     if isinstance(found, Reject):
         return found
     x, _, _, rest = found
-    return _negated_where(b, b.emit("lt", x, b.known(0, x.dtype)), rest)
+    return _negated_where(b, emit(b, "lt", x, b.known(0, x.dtype)), rest)
 
 
 def _remainder(b: Builder, a: Args) -> Result:
@@ -85,9 +86,9 @@ def _remainder(b: Builder, a: Args) -> Result:
     if isinstance(found, Reject):
         return found
     x, y, _, rest = found
-    signed = _negated_where(b, b.emit("lt", x, b.known(0, x.dtype)), rest)
-    moves = b.emit("logical_and", _signs_differ(b, x, y), b.emit("ne", rest, b.known(0, x.dtype)))
-    return b.emit("where", moves, b.emit("add", signed, y), signed)
+    signed = _negated_where(b, emit(b, "lt", x, b.known(0, x.dtype)), rest)
+    moves = emit(b, "logical_and", _signs_differ(b, x, y), emit(b, "ne", rest, b.known(0, x.dtype)))
+    return emit(b, "where", moves, emit(b, "add", signed, y), signed)
 
 
 def _whole(b: Builder, a: Args, mode: str) -> Result:
@@ -99,8 +100,8 @@ def _whole(b: Builder, a: Args, mode: str) -> Result:
     signed = _negated_where(b, differ, whole)
     if mode == "trunc":
         return signed
-    moves = b.emit("logical_and", differ, b.emit("ne", rest, b.known(0, x.dtype)))
-    return b.emit("where", moves, b.emit("sub", signed, b.known(1, x.dtype)), signed)
+    moves = emit(b, "logical_and", differ, emit(b, "ne", rest, b.known(0, x.dtype)))
+    return emit(b, "where", moves, emit(b, "sub", signed, b.known(1, x.dtype)), signed)
 
 
 def _rounded(b: Builder, a: Args) -> Result:

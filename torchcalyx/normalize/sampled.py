@@ -9,13 +9,14 @@ import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value
+from torchcalyx.normalize.fold import emit
 
 aten = torch.ops.aten
 
 
-def function(b: Builder, name: str, x: Value, *params: float) -> Ref:
+def function(b: Builder, name: str, x: Value, *params: float) -> Value:
     """The function of `x`, in the dtype of `x`."""
-    return b.emit("function", x, name=name, params=tuple(float(p) for p in params))
+    return emit(b, "function", x, name=name, params=tuple(float(p) for p in params))
 
 
 def _sampled(name: str, argument: str = "self") -> Lowering:

@@ -13,6 +13,7 @@ from torchcalyx.normalize import division, powers, quotients
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import as_value, scaled
+from torchcalyx.normalize.fold import emit
 from torchcalyx.normalize.sampled import function
 
 aten = torch.ops.aten
@@ -28,27 +29,27 @@ def less_than_zero(b: Builder, x: Value) -> Value:
     """x < 0; of a known tensor also for -0."""
     if isinstance(x, Known):
         return x.to(torch.signbit(x.tensor))
-    return b.emit("lt", x, b.known(0, x.dtype))
+    return emit(b, "lt", x, b.known(0, x.dtype))
 
 
 def _atan2(b: Builder, a: Args) -> Result:
     """The angle of the smaller to the larger side, then moved to its octant."""
     y, x = pair(b, a)
     zero = b.known(0, x.dtype)
-    high, wide = b.emit("abs", y), b.emit("abs", x)
-    large = b.emit("maximum", high, wide)
-    safe = b.emit("where", b.emit("eq", large, zero), b.known(1, x.dtype), large)
-    angle: Value = function(b, "atan", b.emit("div", b.emit("minimum", high, wide), safe))
-    steep = b.emit("sub", b.known(0.5 * math.pi, x.dtype), angle)
-    angle = b.emit("where", b.emit("gt", high, wide), steep, angle)
-    back = b.emit("sub", b.known(math.pi, x.dtype), angle)
-    angle = b.emit("where", less_than_zero(b, x), back, angle)
-    return b.emit("where", less_than_zero(b, y), b.emit("neg", angle), angle)
+    high, wide = emit(b, "abs", y), emit(b, "abs", x)
+    large = emit(b, "maximum", high, wide)
+    safe = emit(b, "where", emit(b, "eq", large, zero), b.known(1, x.dtype), large)
+    angle: Value = function(b, "atan", emit(b, "div", emit(b, "minimum", high, wide), safe))
+    steep = emit(b, "sub", b.known(0.5 * math.pi, x.dtype), angle)
+    angle = emit(b, "where", emit(b, "gt", high, wide), steep, angle)
+    back = emit(b, "sub", b.known(math.pi, x.dtype), angle)
+    angle = emit(b, "where", less_than_zero(b, x), back, angle)
+    return emit(b, "where", less_than_zero(b, y), emit(b, "neg", angle), angle)
 
 
 def _hypot(b: Builder, a: Args) -> Result:
     x, y = pair(b, a)
-    return b.emit("sqrt", b.emit("add", b.emit("mul", x, x), b.emit("mul", y, y)))
+    return emit(b, "sqrt", emit(b, "add", emit(b, "mul", x, x), emit(b, "mul", y, y)))
 
 
 def _log_add(base: float) -> Lowering:
@@ -57,9 +58,9 @@ def _log_add(base: float) -> Lowering:
 
     def lower(b: Builder, a: Args) -> Result:
         x, y = pair(b, a)
-        apart = b.emit("neg", b.emit("abs", b.emit("sub", x, y)))
-        more = b.emit("softplus", apart, beta=rate, threshold=math.inf)
-        return b.emit("add", b.emit("maximum", x, y), more)
+        apart = emit(b, "neg", emit(b, "abs", emit(b, "sub", x, y)))
+        more = emit(b, "softplus", apart, beta=rate, threshold=math.inf)
+        return emit(b, "add", emit(b, "maximum", x, y), more)
 
     return lower
 
@@ -70,28 +71,28 @@ def _times_log(log: str) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         x, y = pair(b, a)
         zero = b.known(0, x.dtype)
-        nothing = b.emit("eq", x, zero)
-        safe = b.emit("where", nothing, b.known(1, x.dtype), y)
-        return b.emit("where", nothing, zero, b.emit("mul", x, b.emit(log, safe)))
+        nothing = emit(b, "eq", x, zero)
+        safe = emit(b, "where", nothing, b.known(1, x.dtype), y)
+        return emit(b, "where", nothing, zero, emit(b, "mul", x, emit(b, log, safe)))
 
     return lower
 
 
 def _copysign(b: Builder, a: Args) -> Result:
     x, y = pair(b, a)
-    size = b.emit("abs", x)
-    return b.expand(b.emit("where", less_than_zero(b, y), b.emit("neg", size), size), a.out.shape)
+    size = emit(b, "abs", x)
+    return b.expand(emit(b, "where", less_than_zero(b, y), emit(b, "neg", size), size), a.out.shape)
 
 
 def _addcdiv(b: Builder, a: Args) -> Result:
     x, top, bottom = (b.cast(a.tensor(name), a.out.dtype) for name in ("self", "tensor1", "tensor2"))
-    return b.emit("add", x, scaled(b, quotients.quotient(b, top, bottom), a["value"]))
+    return emit(b, "add", x, scaled(b, quotients.quotient(b, top, bottom), a["value"]))
 
 
 def _lerp(b: Builder, a: Args) -> Result:
     start, end = (b.cast(a.tensor(name), a.out.dtype) for name in ("self", "end"))
     weight = as_value(b, a.operand("weight"), a.out.dtype)
-    return b.emit("add", start, b.emit("mul", weight, b.emit("sub", end, start)))
+    return emit(b, "add", start, emit(b, "mul", weight, emit(b, "sub", end, start)))
 
 
 def _angle(b: Builder, a: Args) -> Result:
@@ -99,7 +100,7 @@ def _angle(b: Builder, a: Args) -> Result:
     x = a.tensor("self")
     if x.dtype not in FLOATS:
         x = b.cast(x, a.out.dtype)
-    return b.emit("where", less_than_zero(b, x), b.known(math.pi, x.dtype), b.known(0, x.dtype))
+    return emit(b, "where", less_than_zero(b, x), b.known(math.pi, x.dtype), b.known(0, x.dtype))
 
 
 def _nextafter(b: Builder, a: Args) -> Result:
@@ -111,10 +112,10 @@ def _softplus_backward(b: Builder, a: Args) -> Result:
     grad, x = pair(b, a, "grad_output", "self")
     beta, threshold = float(a["beta"]), float(a["threshold"])
     scaled_x = scaled(b, x, beta)
-    slope = b.emit("mul", grad, b.emit("sigmoid", scaled_x))
+    slope = emit(b, "mul", grad, emit(b, "sigmoid", scaled_x))
     if math.isinf(threshold):
         return slope
-    return b.emit("where", b.emit("gt", scaled_x, b.known(threshold, x.dtype)), grad, slope)
+    return emit(b, "where", emit(b, "gt", scaled_x, b.known(threshold, x.dtype)), grad, slope)
 
 
 def _logit_backward(b: Builder, a: Args) -> Result:
@@ -122,16 +123,17 @@ def _logit_backward(b: Builder, a: Args) -> Result:
     grad, x = pair(b, a, "grad_output", "self")
     one, eps = b.known(1, x.dtype), a["eps"]
     if eps is None:
-        return b.emit("div", grad, b.emit("mul", x, b.emit("sub", one, x)))
+        return emit(b, "div", grad, emit(b, "mul", x, emit(b, "sub", one, x)))
     low, high = float(eps), 1.0 - float(eps)
-    near = b.emit("clamp", x, min=low, max=high)
-    slope = b.emit("div", grad, b.emit("mul", near, b.emit("sub", one, near)))
-    outside = b.emit(
+    near = emit(b, "clamp", x, min=low, max=high)
+    slope = emit(b, "div", grad, emit(b, "mul", near, emit(b, "sub", one, near)))
+    outside = emit(
+        b,
         "logical_or",
-        b.emit("lt", x, b.known(low, x.dtype)),
-        b.emit("gt", x, b.known(high, x.dtype)),
+        emit(b, "lt", x, b.known(low, x.dtype)),
+        emit(b, "gt", x, b.known(high, x.dtype)),
     )
-    return b.emit("where", outside, b.known(0, x.dtype), slope)
+    return emit(b, "where", outside, b.known(0, x.dtype), slope)
 
 
 def _floats(lowering: Lowering, otherwise: Mapping[Any, Lowering], target: Any) -> Lowering:

@@ -167,9 +167,9 @@ def _sampled(p: Place, count: int) -> tuple[Need, ...]:
     if not sizes.size:
         return (Need(),)
     harmless = np.maximum(p.need.absolute, p.need.relative * np.maximum(values, p.bound.smallest))
-    allowed = harmless / np.maximum(steep, 1e-300)
+    allowed = harmless / np.maximum(steep, 2.0**-200)
     near = sizes > 0
-    relative = float((allowed[near] / sizes[near]).min()) if near.any() else 0.0
+    relative = float((allowed[near] / np.maximum(sizes[near], 2.0**-200)).min()) if near.any() else 0.0
     return (Need(float(allowed.min()), min(relative, 0.25)),)
 
 
