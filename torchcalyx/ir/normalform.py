@@ -34,6 +34,7 @@ from torchcalyx.ir.typerules import (
     pad_rule,
     permute_rule,
     reduce_rule,
+    scale_rule,
     slice_rule,
     view_rule,
     where_rule,
@@ -145,6 +146,8 @@ OPS: Mapping[str, Op] = {
     "sum_pool": Op("sum of each window of x[N, C, *S]; padding is zero", 1, 1, _WINDOW, pool_rule),
     "upsample": Op("x[N, C, *S], each element repeated scales[i] times along spatial axis i", 1, 1,
                    ("scales",), upsample_rule),
+    "scale": Op("x[..., i, ...] * 2 ** exponents[i] along axis; an output, scaled by whoever reads it", 1, 1,
+                ("axis", "exponents"), scale_rule),
     "pad": Op("x with value before and after each axis", 1, 1, ("after", "before", "value"), pad_rule),
 }  # fmt: skip
 
