@@ -1,14 +1,14 @@
 """What of PyTorch's own operator database the compiler answers rightly.
 
-    python -m benchmarks.coverage [--samples N] [--operator NAME]... [--drawn N] [--rtl] [--json FILE] [--text FILE]
-                                  [--jobs N] [--timeout SECONDS] [--readme]
+    python -m benchmarks.coverage [--samples N] [--operator NAME]... [--drawn N] [--rtl] [--jobs N]
+                                  [--timeout SECONDS] [--json FILE] [--text FILE] [--readme]
 
-Every operator runs on its own samples (float32, or int64 where there is no float form; up to 4,096 elements):
-the tensors are inputs, the module is compiled at fixed16 with the sample as calibration and its software model
-judged against eager PyTorch (`opdb/judging.py` states what is right). --operator: those whose name has this
-text; --drawn: N of them, by hash of the name; --rtl: simulates the hardware as well; --readme: writes the line
-of README.md (all operators). Exit code 1 when an operator is wrong or fails with an exception that is not
-ours. Needs the package `expecttest`.
+Every operator runs on its own samples (float32, or int64 where there is no float form; up to 4,096
+elements): the tensors are inputs, the module is compiled at fixed16 with the sample as calibration and its
+software model judged against eager PyTorch (`opdb/judging.py` states what is right). --operator: those whose
+name has this text; --drawn: N of them, by hash of the name; --rtl: simulates the hardware as well; --readme:
+writes the line of README.md (all operators). Exit code 1 when an operator is wrong or fails with an exception
+that is not ours. Needs the package `expecttest`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from benchmarks.opdb.samples import drawn, operators
 from benchmarks.opdb.workers import Work, run_all
 
 README = Path(__file__).parent.parent / "README.md"
-MARKED = re.compile(
-    r"(?<=<!-- python -m benchmarks.coverage --readme -->\n)(?P<line>.*?)(?=\n<!-- end -->)", re.DOTALL
-)
+MARKED = re.compile(r"(?<=<!-- python -m benchmarks.coverage --readme -->\n)(?P<line>[^\n]*)")
+"""The line behind the mark."""
 
 
 def coverage(names: Sequence[str], work: Work, jobs: int, *, progress: bool = False) -> list[Finding]:
@@ -36,7 +35,9 @@ def coverage(names: Sequence[str], work: Work, jobs: int, *, progress: bool = Fa
     for name, outcomes in run_all(names, work, jobs):
         found.append(Finding(name, tuple(outcomes)))
         if progress:
-            print(f"{len(found):4} of {len(names)}  {found[-1].answer:15} {name}", file=sys.stderr, flush=True)
+            print(
+                f"{len(found):4} of {len(names)}  {found[-1].answer:15} {name}", file=sys.stderr, flush=True
+            )
     return sorted(found, key=lambda f: f.name)
 
 
@@ -47,9 +48,11 @@ def chosen(texts: Sequence[str], count: int | None) -> list[str]:
 
 
 def with_line(readme: str, line: str) -> str:
-    """The text of README.md with a new line between its marks."""
+    """The text of README.md with a new line behind the mark."""
     if not MARKED.search(readme):
-        raise ValueError("README.md has no place for the line: <!-- python -m benchmarks.coverage --readme -->")
+        raise ValueError(
+            "README.md has no place for the line: <!-- python -m benchmarks.coverage --readme -->"
+        )
     return MARKED.sub(lambda _: line, readme)
 
 

@@ -1,8 +1,8 @@
 """What is right: results of the software model against eager PyTorch.
 
-`eager` is PyTorch on the inputs as they are, `wide` the same in float64, `ideal` float64 on the inputs rounded
-to the formats in which memory holds them. Number of results, shapes and dtypes are eager's. Integers and bools
-equal eager's, or where they hang on floats those of `ideal`. A float is right where
+`eager` is PyTorch on the inputs as they are, `wide` the same in float64, `ideal` float64 on the inputs
+rounded to the formats in which memory holds them. Number of results, shapes and dtypes are eager's. Integers
+and bools equal eager's, or where they hang on floats those of `ideal`. A float is right where
 
     |got - wide| <= 2^-7 largest of its row + 2^-12 largest of the tensor + 2 |ideal - wide|
 
@@ -109,7 +109,9 @@ def _floats(got: Tensor, want: Tensor, wide: Tensor, ideals: Sequence[Tensor]) -
     worst = float(share.max())
     if worst > 1:
         at = tuple(int(i) for i in torch.unravel_index(share.argmax(), share.shape))
-        text = f"{float(got[at]):.6g} for {float(reference[at]):.6g} at {at}, {float(allowed[at]):.2g} allowed"
+        text = (
+            f"{float(got[at]):.6g} for {float(reference[at]):.6g} at {at}, {float(allowed[at]):.2g} allowed"
+        )
         return Judgement(worst, text)
     infinite = want.isinf() & ((got.sign() != want.sign()) | (got.abs() < size.max() * (1 - ROW)))
     if infinite.any():

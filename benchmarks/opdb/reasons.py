@@ -1,7 +1,7 @@
 """Why a sample was refused: the class of reason that the compiler's own message states.
 
-A refusal of principle says so itself: what hardware of fixed shapes cannot mean stays refused. Everything else
-is "not yet", with the operation that has no kernel.
+A refusal of principle says so itself: what hardware of fixed shapes cannot mean stays refused. Everything
+else is "not yet", with the operation that has no kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KNOWN: tuple[tuple[str, str], ...] = (
     (r"is complex \(|complex numbers have no hardware form|complex constant", "complex numbers"),
     (r"the hardware's \w+ holds", "whole numbers out of range"),
     (r"torch\.export could not capture the model[^:]*: (\w+: [^\n]{0,80})", "capture: {}"),
-    (r"no kernel yet for ([\w.]+)", "no kernel yet for {}"),
+    (r"no kernel yet for ([^\n]{1,70})", "no kernel yet for {}"),
     (r"torch's decomposition fails: ([^\n]{0,80})", "torch's decomposition fails: {}"),
 )
 """(what the message matches, the class): the first that matches names what is missing."""

@@ -1,7 +1,7 @@
 """PyTorch's operator database as modules: each operator with its own samples, a judge nobody here wrote.
 
-In: names and counts. Out: for each sample a module whose inputs are all tensors of the call, in order; what is
-no tensor is a constant of the module. Nothing of the compiler is used here.
+In: names and counts. Out: for each sample a module whose inputs are all tensors of the call, in order; what
+is no tensor is a constant of the module. Nothing of the compiler is used here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 
 
 class OperatorCall(nn.Module):
-    """One call of an operator, its tensors taken out of the arguments. wide: types given as arguments (such as
-    `dtype=torch.float32`) are replaced by those of twice the width.
+    """One call of an operator, its tensors taken out of the arguments. wide: types given as arguments (such
+    as `dtype=torch.float32`) are replaced by those of twice the width.
     """
 
     def __init__(

@@ -111,9 +111,7 @@ def _ideals(sample: Sample, hw: torchcalyx.CompiledModule) -> Iterator[Any]:
         for t, fmt in zip(sample.tensors, formats, strict=True)
     ]
     yield _run(sample, _wide(rounded), True)
-    yield _run(
-        sample, [r.to(t.dtype).clone() for r, t in zip(rounded, sample.tensors, strict=True)], False
-    )
+    yield _run(sample, [r.to(t.dtype).clone() for r, t in zip(rounded, sample.tensors, strict=True)], False)
 
 
 def _stored(values: Tensor, low: int, high: int, unit: float) -> Tensor:
