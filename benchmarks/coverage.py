@@ -7,8 +7,8 @@ Every operator runs on its own samples (float32, or int64 where there is no floa
 elements): the tensors are inputs, the module is compiled at fixed16 with the sample as calibration and its
 software model judged against eager PyTorch (`opdb/judging.py` states what is right). --operator: those whose
 name has this text; --drawn: N of them, by hash of the name; --rtl: simulates the hardware as well; --readme:
-writes the line of README.md (all operators). Exit code 1 when an operator is wrong or fails with an exception
-that is not ours. Needs the package `expecttest`.
+writes the line of README.md (all operators, two samples). Exit code 1 when an operator is wrong or fails
+with an exception that is not ours. Needs the package `expecttest`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.opdb.findings import Finding, as_json, by_kind, details, failure
 from benchmarks.opdb.samples import drawn, operators
 from benchmarks.opdb.workers import Work, run_all
 
+README_SAMPLES = 2
 README = Path(__file__).parent.parent / "README.md"
 MARKED = re.compile(r"(?<=<!-- python -m benchmarks.coverage --readme -->\n)(?P<line>[^\n]*)")
 """The line behind the mark."""
@@ -70,8 +71,10 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=_count, default=300, help="seconds for each sample")
     parser.add_argument("--readme", action="store_true", help="write the line of README.md")
     given = parser.parse_args(words)
-    if given.readme and (given.operator or given.drawn):
-        parser.error("--readme is about all operators")
+    if given.readme:
+        if given.operator or given.drawn or given.samples not in (None, README_SAMPLES):
+            parser.error(f"--readme is about all operators and {README_SAMPLES} samples of each")
+        given.samples = README_SAMPLES
     return given
 
 

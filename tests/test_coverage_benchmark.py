@@ -219,6 +219,8 @@ def test_a_fault_is_the_exit_code(
     assert "wrong: cos" in capsys.readouterr().out
     few.undo()
     assert coverage.main(["--operator", "no such name"]) == 2
+    with pytest.raises(SystemExit):
+        coverage.main(["--readme", "--samples", "1"])
 
 
 def test_the_line_of_the_readme_stands_behind_its_mark() -> None:
@@ -257,9 +259,9 @@ def test_a_part_of_the_database_is_answered(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_whole_database_is_answered_as_the_readme_says(tmp_path: Path) -> None:
-    found = command(tmp_path, "--samples", "2")
+    found = command(tmp_path, "--samples", str(coverage.README_SAMPLES))
     (line,) = coverage.MARKED.findall(README)
-    assert line == found["summary"], "run: python -m benchmarks.coverage --samples 2 --readme"
+    assert line == found["summary"], "run: python -m benchmarks.coverage --readme"
 
 
 @pytest.mark.slow
