@@ -25,7 +25,7 @@ PRINCIPLES: tuple[tuple[str, str], ...] = (
 KNOWN: tuple[tuple[str, str], ...] = (
     (r"is complex \(|complex numbers have no hardware form|complex constant", "complex numbers"),
     (r"the hardware's \w+ holds", "whole numbers out of range"),
-    (r"torch\.export could not capture the model[^:]*: (\w+: [^\n]{0,80})", "capture: {}"),
+    (r"torch\.export could not capture the model: (\w+: [^\n]{0,60})", "capture: {}"),
     (r"no kernel yet for ([^\n]{1,70})", "no kernel yet for {}"),
     (r"torch's decomposition fails: ([^\n]{0,80})", "torch's decomposition fails: {}"),
 )
@@ -39,6 +39,9 @@ def principle(message: str) -> str:
 
 def missing(message: str) -> str:
     """The class of a refusal that is not of principle."""
+    message = re.sub(
+        r" at (\S+:\d+|\(no source line\))", "", message
+    )  # groups are about operations, not places
     for text, name in KNOWN:
         if found := re.search(text, message):
             return name.format(*found.groups())
