@@ -271,4 +271,4 @@ def test_the_whole_database_is_answered_as_the_readme_says(tmp_path: Path) -> No
 @pytest.mark.needs("calyx", "calyx-py", "verilator")
 def test_fifty_operators_are_right_in_hardware(tmp_path: Path) -> None:
     found = command(tmp_path, "--samples", "1", "--drawn", "50", "--rtl")
-    assert right(found) > 10, found["summary"]
+    assert right(found) >= 24, found["summary"]
