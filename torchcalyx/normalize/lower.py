@@ -175,6 +175,10 @@ class Lowerer:
                 value = self._node(node.target, args, kwargs, _types(node), path)
                 if isinstance(value, _NoWay):
                     reasons += [_within(name, r) if len(path) == 1 else r for r in value.reasons]
+                    if all(
+                        t is None for t in _types(node)
+                    ):  # a number that depends on data: nothing can stand for it
+                        return _NoWay(tuple(dict.fromkeys(reasons)))
                     value = self._opaque(_types(node))
                 env[node] = value
         raise AssertionError("a traced graph has an output")
