@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.ir.reference_spatial import EVALUATORS as SPATIAL
+from torchcalyx.kernels.functions.known import definition
 from torchcalyx.kernels.functions.real import FUNCTIONS
+from torchcalyx.kernels.functions.sampled import Sampled
 
 Tensor: TypeAlias = "npt.NDArray[Any]"
 Evaluator: TypeAlias = "Callable[..., Tensor]"
@@ -85,6 +87,11 @@ def _gelu(x: Tensor, approximate: str) -> Tensor:
     return _exact("gelu_tanh" if approximate == "tanh" else "gelu")(x)
 
 
+def _sampled(x: Tensor, name: str, params: tuple[float, ...]) -> Tensor:
+    found = definition(name, params)
+    return (found.meaning if isinstance(found, Sampled) else found.exact)(np.asarray(x, np.float64))
+
+
 def _over_dims(function: Callable[..., Any]) -> Evaluator:
     def evaluator(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
         return np.asarray(function(x, axis=dims, keepdims=keepdim))
@@ -114,6 +121,7 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "clamp": _clamp,
     **{k: _exact(k) for k in ("sigmoid", "erf", "silu", "mish", "elu", "softplus")},
     "gelu": _gelu,
+    "function": _sampled,
     "tanh": np.tanh,
     "exp": np.exp,
     "exp2": np.exp2,

@@ -34,6 +34,8 @@ from torchcalyx.normalize import (
     pooling,
     reduction,
     resample,
+    sampled,
+    two_variables,
 )
 from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known, in_numpy
@@ -51,6 +53,8 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **elementwise.LOWERINGS,
     **division.LOWERINGS,
     **functions.LOWERINGS,
+    **sampled.LOWERINGS,
+    **two_variables.LOWERINGS,
     **contraction.LOWERINGS,
     **attention.LOWERINGS,
     **reduction.LOWERINGS,

@@ -32,6 +32,7 @@ from torchcalyx.normalize.builder import (
     type_of,
 )
 from torchcalyx.normalize.decompose import decompose
+from torchcalyx.normalize.own_functions import own_lowering
 
 Path: TypeAlias = "tuple[torch._ops.OpOverload, ...]"  # operations whose decomposition is being lowered
 
@@ -93,7 +94,7 @@ class Lowerer:
         if outs and all(t is not None and math.prod(t.shape) == 0 for t in outs):
             return _each(outs, lambda t: Known(torch.empty(t.shape, dtype=torch_dtype(t.dtype))))
         reasons = []
-        lowering = self.table.get(target)
+        lowering = self.table.get(target) or own_lowering(target)
         if lowering is not None:
             result = self._by_table(lowering, target, args, kwargs, outs)
             if not isinstance(result, Reject):

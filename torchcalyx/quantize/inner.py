@@ -157,8 +157,12 @@ def _bounds(
         limit = times_power_of_two(peak, spare[node.name] + 1) if peak else HUGE
         if derived is None:
             derived = Bound(-limit, limit)
-        elif node.op == "div" or (node.op == "mul" and any(_inverse(a, nodes) for a in node.args)):
-            derived = derived.within(Bound(-limit, limit))  # small divisors belong to small dividends
+        elif node.op in ("div", "function") or (
+            node.op == "mul" and any(_inverse(a, nodes) for a in node.args)
+        ):
+            derived = derived.within(
+                Bound(-limit, limit)
+            )  # small divisors belong to small dividends, and poles are not met
         if derived.largest >= HUGE or derived.largest > times_power_of_two(peak or HUGE, 60):
             far = times_power_of_two(peak, 16) if peak else 1.0
             derived = derived.within(Bound(-far, far))
