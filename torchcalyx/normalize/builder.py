@@ -30,14 +30,18 @@ def lacks_numpy(dtype: torch.dtype) -> bool:
 def dtype_name(dtype: torch.dtype) -> str:
     """numpy's name of a torch dtype ("float32"); `typerules.DTYPES` says which of them hardware can take.
 
-    Floats that numpy lacks (bfloat16, eight bits) are named "float32", which holds their values: hardware
+    Numbers that numpy lacks (bfloat16, eight bits; complex32 likewise) are named "float32", which holds their values: hardware
     computes with real values in formats of its own, and results get torch's dtype when they leave.
     """
+    if dtype == torch.complex32:
+        return "complex64"
     return "float32" if lacks_numpy(dtype) else str(dtype).removeprefix("torch.")
 
 
 def in_numpy(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in the dtype that `dtype_name` gives."""
+    if tensor.dtype == torch.complex32:
+        return tensor.to(torch.complex64)
     return tensor.float() if lacks_numpy(tensor.dtype) else tensor
 
 
