@@ -96,7 +96,8 @@ def _halves(value: AnyValue) -> tuple[Value, Value | None]:
 def _refilled(leaf: Any, split: Any, rest: Any) -> Any:
     if not isinstance(leaf, VALUES):
         return leaf
-    re, im = (None if half is None else next(rest) for half in split)
+    re = next(rest)
+    im = None if split[1] is None else next(rest)
     return Z(re, im) if leaf.dtype.startswith("complex") else re
 
 

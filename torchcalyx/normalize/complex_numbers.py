@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -113,9 +114,9 @@ def as_z(value: Number, like: Tensor) -> Z:
         return value
     if isinstance(value, Tensor):
         return Z(value.to(like.dtype))
-    re, im = (None if v is None else torch.full((), v, dtype=like.dtype) for v in parts(value))
-    assert re is not None
-    return Z(re, im)
+    number = complex(value)
+    re, im = (torch.full((), v, dtype=like.dtype) for v in (number.real, number.imag))
+    return Z(re, im if number.imag else None)
 
 
 def bilinear(function: object, x: Number, y: Number) -> Z:
@@ -128,6 +129,16 @@ def bilinear(function: object, x: Number, y: Number) -> Z:
             return Z(re)
         return Z(re, function(a, d) if b is None else function(b, c))
     return Z(function(a, c) - function(b, d), function(a, d) + function(b, c))
+
+
+def each(z: Z, function: Callable[[Tensor], Tensor]) -> Z:
+    """A function of each part on its own."""
+    return Z(function(z.re), None if z.im is None else function(z.im))
+
+
+def apart(x: Tensor, first: int, second: int) -> Tensor:
+    """The last axis as two."""
+    return x.reshape(*x.shape[:-1], first, second)
 
 
 def polar(size: Tensor, angle: Tensor) -> Z:

@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from torchcalyx.normalize import complex_functions as functions
 from torchcalyx.normalize import fourier, frames
 from torchcalyx.normalize.complex_numbers import Number, Z, as_z, bilinear, parts, polar
 
@@ -28,8 +30,7 @@ _NUMBERS = ("value", "fill_value", "other", "self", "src")
 
 def _each_half(target: Any, *args: Any, **kwargs: Any) -> Any:
     """An operation that is linear in all its tensors together, for each part on its own."""
-    names = [a.name for a in target._schema.arguments]
-    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    named = _named(target, args, kwargs)
     like = next(v.re for v in pytree.tree_leaves(list(named.values())) if isinstance(v, Z))
 
     def half(which: int) -> Any:
@@ -41,6 +42,10 @@ def _each_half(target: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(re, Tensor):
         return Z(re, im)
     return [Z(a, b) for a, b in zip(re, im, strict=True)]
+
+
+def _named(target: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    return {**{a.name: v for a, v in zip(target._schema.arguments, args, strict=False)}, **kwargs}
 
 
 def _half(name: str, value: Any, which: int, like: Tensor) -> Any:
@@ -122,50 +127,7 @@ def _pow(_: Any, self: Number, exponent: Number) -> Z:
             result = result * x if bit == "1" else result
         return result if exponent > 0 else result.reciprocal()
     x, y = _z(self, exponent), _z(exponent, self)
-    return (_log(x) * y).exp()
-
-
-def _log(x: Z, base: float = math.e) -> Z:
-    scale = 1 / math.log(base)
-    return Z(0.5 * scale * x.square_abs().log(), scale * x.angle() if base != math.e else x.angle())
-
-
-def _sqrt(x: Z) -> Z:
-    """Principal root: both parts from the length, without cancellation where one of them is small."""
-    size, zero = x.abs(), torch.zeros_like(x.re)
-    re = torch.sqrt(torch.clamp_min(0.5 * (size + x.re), 0.0))
-    im = torch.sqrt(torch.clamp_min(0.5 * (size - x.re), 0.0))
-    return Z(re, torch.where(x.imag < zero, -im, im))
-
-
-def _sinh(x: Z) -> Z:
-    up, down = x.re.exp(), (-x.re).exp()
-    return Z(0.5 * (up - down) * x.imag.cos(), 0.5 * (up + down) * x.imag.sin())
-
-
-def _cosh(x: Z) -> Z:
-    up, down = x.re.exp(), (-x.re).exp()
-    return Z(0.5 * (up + down) * x.imag.cos(), 0.5 * (up - down) * x.imag.sin())
-
-
-def _turned(function: Callable[[Z], Z]) -> Callable[[Z], Z]:
-    """sin and tan from sinh and tanh: f(z) = -i g(i z)."""
-    return lambda x: -(function(x.times_i()).times_i())
-
-
-def _tanh(x: Z) -> Z:
-    """From tanh(2 re), whose values stay below 1: sinh(2 re) alone would span the square of the range."""
-    twice, angle = torch.tanh(2 * x.re), 2 * x.imag
-    inverse = 2 / ((2 * x.re).exp() + (-2 * x.re).exp())  # 1 / cosh(2 re)
-    divisor = 1 + angle.cos() * inverse
-    return Z(twice / divisor, angle.sin() * inverse / divisor)
-
-
-def _sgn(x: Z) -> Z:
-    size, zero = x.abs(), torch.zeros_like(x.re)
-    some = size > 0
-    safe = torch.where(some, size, torch.ones_like(size))
-    return Z(torch.where(some, x.re / safe, zero), torch.where(some, x.imag / safe, zero))
+    return (functions.log(x) * y).exp()
 
 
 def _equal(_: Any, self: Number, other: Number) -> Tensor:
@@ -182,17 +144,15 @@ def _to_copy(_: Any, self: Any, dtype: torch.dtype | None = None, **others: Any)
 
 
 def _filled(value: float | None) -> ComplexRule:
-    def rule(target: Any, self: Any, *args: Any, dtype: torch.dtype | None = None, **others: Any) -> Any:
-        x = self.re if isinstance(self, Z) else self
-        given = "fill_value" in [a.name for a in target._schema.arguments]
-        fill = (others.get("fill_value", args[-1] if args else 0)) if given else value
-        new = target.overloadpacket in (aten.new_full, aten.new_zeros, aten.new_ones, aten.new_empty)
-        shape = args[0] if new else x.shape
-        real = x.dtype if dtype is None else dtype.to_real() if dtype.is_complex else dtype
-        re, im = parts(fill)
+    def rule(target: Any, *args: Any, **kwargs: Any) -> Any:
+        named = _named(target, args, kwargs)
+        x = named["self"].re if isinstance(named["self"], Z) else named["self"]
+        fill = complex(named["fill_value"] if value is None else value)
+        shape, dtype = named.get("size", x.shape), named.get("dtype")
         if dtype is not None and not dtype.is_complex:
-            return torch.full(shape, re, dtype=real)
-        return Z(torch.full(shape, re, dtype=real), torch.full(shape, im or 0, dtype=real))
+            return torch.full(shape, fill.real, dtype=dtype)
+        real = x.dtype if dtype is None else dtype.to_real()
+        return Z(torch.full(shape, fill.real, dtype=real), torch.full(shape, fill.imag, dtype=real))
 
     return rule
 
@@ -214,13 +174,24 @@ def _truth(target: Any, self: Z, *args: Any, **kwargs: Any) -> Any:
     return target(self.nonzero(), *args, **kwargs)
 
 
+def _spread(target: Any, self: Z, *args: Any, **kwargs: Any) -> Tensor:
+    """The variance of complex numbers is that of both parts together."""
+    variance = getattr(aten.var, target._overloadname)
+    total: Tensor = variance(self.re, *args, **kwargs) + variance(self.imag, *args, **kwargs)
+    return total.sqrt() if target.overloadpacket is aten.std else total
+
+
+def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    return a.expand(shape), b.expand(shape)
+
+
 def _complex(_: Any, real: Tensor, imag: Tensor) -> Z:
-    re, im = torch.broadcast_tensors(real, imag)
-    return Z(re, im)
+    return Z(*_broadcast(real, imag))
 
 
 def _polar(_: Any, abs: Tensor, angle: Tensor) -> Z:
-    return polar(*torch.broadcast_tensors(abs, angle))
+    return polar(*_broadcast(abs, angle))
 
 
 _LINEAR = (
@@ -252,6 +223,7 @@ RULES: Mapping[Any, ComplexRule] = {
     aten.all: _truth,
     aten.logical_not: _truth,
     aten._to_copy: _to_copy,
+    **{packet: _spread for packet in (aten.var, aten.std)},
     aten.complex: _complex,
     aten.polar: _polar,
     aten.view_as_complex: _view_as_complex,
@@ -264,33 +236,34 @@ RULES: Mapping[Any, ComplexRule] = {
     aten._neg_view: _of(lambda x: -x),
     aten.abs: _of(Z.abs),
     aten.angle: _of(Z.angle),
-    aten.sgn: _of(_sgn),
+    aten.sgn: _of(functions.sgn),
     aten.square: _of(lambda x: x * x),
     aten.reciprocal: _of(Z.reciprocal),
     aten.exp: _of(Z.exp),
     aten.exp2: _of(lambda x: (x * math.log(2)).exp()),
     aten.expm1: _of(lambda x: x.exp() - 1),
-    aten.log: _of(_log),
-    aten.log2: _of(lambda x: _log(x, 2)),
-    aten.log10: _of(lambda x: _log(x, 10)),
-    aten.log1p: _of(lambda x: _log(x + 1)),
-    aten.sqrt: _of(_sqrt),
-    aten.rsqrt: _of(lambda x: _sqrt(x).reciprocal()),
-    aten.sinh: _of(_sinh),
-    aten.cosh: _of(_cosh),
-    aten.tanh: _of(_tanh),
-    aten.sin: _of(_turned(_sinh)),
-    aten.cos: _of(lambda x: _cosh(x.times_i())),
-    aten.tan: _of(_turned(_tanh)),
-    aten.sigmoid: _of(lambda x: (_tanh(x * 0.5) + 1) * 0.5),
+    aten.log: _of(functions.log),
+    aten.log2: _of(lambda x: functions.log(x, 2)),
+    aten.log10: _of(lambda x: functions.log(x, 10)),
+    aten.log1p: _of(lambda x: functions.log(x + 1)),
+    aten.sqrt: _of(functions.sqrt),
+    aten.rsqrt: _of(lambda x: functions.sqrt(x).reciprocal()),
+    aten.sinh: _of(functions.sinh),
+    aten.cosh: _of(functions.cosh),
+    aten.tanh: _of(functions.tanh),
+    aten.sin: _of(functions.turned(functions.sinh)),
+    aten.cos: _of(lambda x: functions.cosh(x.times_i())),
+    aten.tan: _of(functions.turned(functions.tanh)),
+    aten.sigmoid: _of(lambda x: (functions.tanh(x * 0.5) + 1) * 0.5),
     aten.isfinite: _of(lambda x: torch.isfinite(x.re)),
     aten.isnan: _of(lambda x: torch.isnan(x.re)),
     aten.isinf: _of(lambda x: torch.isinf(x.re)),
     **{p: _filled(0) for p in (aten.zeros_like, aten.new_zeros, aten.empty_like, aten.new_empty)},
-    **{p: _filled(1) for p in (aten.ones_like, aten.new_ones, aten.full_like, aten.new_full)},
+    **{p: _filled(1) for p in (aten.ones_like, aten.new_ones)},
+    **{p: _filled(None) for p in (aten.full_like, aten.new_full)},
     aten._fft_c2c: fourier.complex_to_complex,
     aten._fft_r2c: fourier.real_to_complex,
     aten._fft_c2r: fourier.complex_to_real,
-    aten.stft: frames.stft,
+    aten.stft: lambda target, *args, **kwargs: frames.stft(target, **_named(target, args, kwargs)),
     aten.istft: frames.istft,
 }

@@ -17,7 +17,6 @@ from torch.utils import _pytree as pytree
 from torchcalyx.normalize.builder import torch_dtype
 from torchcalyx.normalize.pair import VALUES, AnyValue
 
-
 _FOURIER = frozenset(
     getattr(torch.ops.aten, f"fft_{name}{dims}")
     for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")

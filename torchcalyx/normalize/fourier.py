@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcalyx.normalize.complex_numbers import Z
+from torchcalyx.normalize.complex_numbers import Z, apart, each
 
 DIRECT = 64
 """Longest transform that is one matrix product where it could be split."""
@@ -40,7 +40,9 @@ def real_to_complex(_: Any, self: Tensor, dim: Sequence[int], normalization: int
     return z
 
 
-def complex_to_real(_: Any, self: Z | Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
+def complex_to_real(
+    _: Any, self: Z | Tensor, dim: Sequence[int], normalization: int, last_dim_size: int
+) -> Tensor:
     """aten._fft_c2r: the upper half of the last of `dim` follows by symmetry."""
     z = self if isinstance(self, Z) else Z(self)
     sizes = [last_dim_size if d == dim[-1] else z.shape[d] for d in dim]
@@ -97,8 +99,8 @@ def _split(z: Z, forward: bool, scale: float) -> Z:
     factors = _factors(size)
     assert factors is not None
     a, b = factors
-    apart = Z(*(None if p is None else p.unflatten(-1, (a, b)) for p in (z.re, z.im)))  # type: ignore[arg-type]
-    inner = transform(apart, -2, forward, scale)
+    rows = each(z, lambda t: apart(t, a, b))
+    inner = transform(rows, -2, forward, scale)
     turned = inner * twiddles(a, b, size, forward, z.re.dtype)
     outer = transform(turned, -1, forward, 1.0)
     return Z(outer.re.transpose(-1, -2).flatten(-2), outer.imag.transpose(-1, -2).flatten(-2))
@@ -130,14 +132,11 @@ def _real_inverse(z: Z, dim: int, size: int, scale: float) -> Tensor:
     half = size // 2 + 1
     if _is_radix(size) or _factors(size) is not None:
         upper = slice(1, size - half + 1)
-        whole = Z(
-            torch.cat([re, re[..., upper].flip(-1)], -1), torch.cat([im, -im[..., upper].flip(-1)], -1)
-        )
+        whole = Z(torch.cat([re, re[..., upper].flip(-1)], -1), torch.cat([im, -im[..., upper].flip(-1)], -1))
         return _split(whole, False, scale).re.movedim(-1, dim)
     w = twiddles(half, size, size, False, re.dtype, scale)
-    twice = torch.full((half, 1), 2.0, dtype=re.dtype)
-    once = [0] if size % 2 else [0, half - 1]
-    weight = torch.cat([torch.ones(1, 1, dtype=re.dtype) if k in once else twice[k : k + 1] for k in range(half)])
+    place = torch.arange(half).unsqueeze(-1)  # all but the first, and the last of an even size, stand for two
+    weight = torch.where((place == 0) | (2 * place == size), 1.0, 2.0).to(re.dtype)
     matrix = torch.cat([w.re * weight, -w.imag * weight])
     return torch.matmul(torch.cat([re, im], -1), matrix).movedim(-1, dim)
 

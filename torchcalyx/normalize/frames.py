@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcalyx.normalize import fourier
-from torchcalyx.normalize.complex_numbers import Z
+from torchcalyx.normalize.complex_numbers import Z, apart, each
 
 PIECES = 64
 """Most slices that frames are joined from."""
@@ -35,11 +35,11 @@ def stft(
     if align_to_window:
         raise ValueError("align_to_window is not supported")
     flat = x.re.dim() == 1
-    x = _each(x, lambda t: t.unsqueeze(0)) if flat else x
+    x = each(x, lambda t: t.unsqueeze(0)) if flat else x
     if center:
-        x = _each(x, lambda t: F.pad(t.unsqueeze(0), (n_fft // 2,) * 2, pad_mode).squeeze(0))
+        x = each(x, lambda t: F.pad(t.unsqueeze(0), (n_fft // 2,) * 2, pad_mode).squeeze(0))
     hop = hop_length or n_fft // 4
-    cut = _each(x, lambda t: framed(t, n_fft, hop))
+    cut = each(x, lambda t: framed(t, n_fft, hop))
     shape = _window(window, win_length, n_fft, x.re.dtype)
     cut = cut if shape is None else cut * shape
     real = cut.im is None
@@ -48,8 +48,8 @@ def stft(
         found = fourier.real_to_complex(_, cut.re, [-1], int(normalized), one)
     else:
         found = fourier.complex_to_complex(_, cut, [-1], int(normalized), True)
-    found = _each(found, lambda t: t.transpose(1, 2))
-    found = _each(found, lambda t: t.squeeze(0)) if flat else found
+    found = each(found, lambda t: t.transpose(1, 2))
+    found = each(found, lambda t: t.squeeze(0)) if flat else found
     return found if return_complex is not False else torch.stack([found.re, found.imag], -1)
 
 
@@ -67,28 +67,28 @@ def istft(
     return_complex: bool = False,
 ) -> Z | Tensor:
     """aten.istft: windowed inverse transforms, added up and divided by the added squares of the window."""
-    z = _each(self, lambda t: t.unsqueeze(0)) if self.re.dim() == 2 else self
-    z = _each(z, lambda t: t.transpose(1, 2))
+    z = each(self, lambda t: t.unsqueeze(0)) if self.re.dim() == 2 else self
+    z = each(z, lambda t: t.transpose(1, 2))
     hop, count = hop_length or n_fft // 4, z.shape[1]
     one = z.shape[-1] != n_fft if onesided is None else onesided
     norm = 1 if normalized else 2
     if return_complex:
         frames = fourier.complex_to_complex(_, z, [-1], norm, False)
     else:
-        half = z if one else _each(z, lambda t: t[..., : n_fft // 2 + 1])
+        half = z if one else each(z, lambda t: t[..., : n_fft // 2 + 1])
         frames = Z(fourier.complex_to_real(_, half, [-1], norm, n_fft))
     shape = _window(window, win_length, n_fft, z.re.dtype) or Z(torch.ones(n_fft, dtype=z.re.dtype))
-    total = _each(frames * shape, lambda t: overlapped(t, hop))
+    total = each(frames * shape, lambda t: overlapped(t, hop))
     size = (shape * shape).re.expand(1, count, n_fft)
     divisor = overlapped(size, hop)
     start = n_fft // 2 if center else 0
     full = n_fft + hop * (count - 1)
     end = start + length if length is not None else full - start if center else full
     cut = slice(start, min(end, full))
-    result = Z(total.re[:, cut] / divisor[:, cut], None if total.im is None else total.im[:, cut] / divisor[:, cut])
+    result = each(total, lambda t: t[:, cut] / divisor[:, cut])
     if end > full:
-        result = _each(result, lambda t: F.pad(t, (0, end - full)))
-    result = _each(result, lambda t: t.squeeze(0)) if self.re.dim() == 2 else result
+        result = each(result, lambda t: F.pad(t, (0, end - full)))
+    result = each(result, lambda t: t.squeeze(0)) if self.re.dim() == 2 else result
     return result if return_complex else result.re
 
 
@@ -98,7 +98,7 @@ def framed(x: Tensor, size: int, hop: int) -> Tensor:
     chunk = math.gcd(size, hop)
     if size // chunk <= PIECES:
         used = (count - 1) * hop + size
-        chunks = x[:, :used].unflatten(-1, (used // chunk, chunk))
+        chunks = apart(x[:, :used], used // chunk, chunk)
         last, step = (count - 1) * hop // chunk + 1, hop // chunk
         return torch.cat([chunks[:, j : j + last : step] for j in range(size // chunk)], -1)
     if count <= PIECES:
@@ -112,7 +112,7 @@ def overlapped(x: Tensor, hop: int) -> Tensor:
     count, size = x.shape[1], x.shape[2]
     full = size + hop * (count - 1)
     if size % hop == 0 and size // hop <= PIECES:
-        parts = x.unflatten(-1, (size // hop, hop))
+        parts = apart(x, size // hop, hop)
         shifted = [F.pad(parts[:, :, j], (0, 0, j, size // hop - 1 - j)) for j in range(size // hop)]
     elif count <= PIECES:
         shifted = [F.pad(x[:, f], (f * hop, full - f * hop - size)) for f in range(count)]
@@ -132,8 +132,4 @@ def _window(window: Z | Tensor | None, win_length: int | None, n_fft: int, dtype
     shape = Z(torch.ones(length, dtype=dtype)) if window is None else window
     shape = shape if isinstance(shape, Z) else Z(shape)
     left = (n_fft - length) // 2
-    return _each(shape, lambda t: F.pad(t, (left, n_fft - length - left))) if length < n_fft else shape
-
-
-def _each(z: Z, function: Any) -> Z:
-    return Z(function(z.re), None if z.im is None else function(z.im))
+    return each(shape, lambda t: F.pad(t, (left, n_fft - length - left))) if length < n_fft else shape

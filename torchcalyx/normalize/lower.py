@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -25,7 +25,6 @@ from torchcalyx.normalize.builder import (
     Builder,
     Known,
     Ref,
-    Value,
     dtype_name,
     in_numpy,
     torch_dtype,
@@ -33,7 +32,7 @@ from torchcalyx.normalize.builder import (
 )
 from torchcalyx.normalize.complex import as_real, is_complex, opaque
 from torchcalyx.normalize.decompose import decompose
-from torchcalyx.normalize.pair import VALUES, Pair
+from torchcalyx.normalize.pair import VALUES, AnyValue, Pair
 
 Path: TypeAlias = "tuple[torch._ops.OpOverload | None, ...]"
 """Operations whose decomposition is being lowered; None where one became operations on real parts."""
@@ -121,7 +120,7 @@ class Lowerer:
             return _NoWay((f"{_shown(target)} of complex numbers: {str(error).splitlines()[0]}",))
         if real is None:
             return self._by_decomposition(target, args, kwargs, path, outs)
-        found = self._inner(_shown(target), real.traced, list(real.values), (*path, None), ())
+        found = self._inner(_shown(target), real.traced, real.values, (*path, None), ())
         if isinstance(found, _NoWay):
             return found
         found = real.paired(found)
@@ -177,7 +176,9 @@ class Lowerer:
         traced, values = simpler
         return self._inner(name, traced, values, (*path, target), outs)
 
-    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], path: Path, outs: Outs) -> Any:
+    def _inner(
+        self, name: str, traced: fx.GraphModule, values: Sequence[AnyValue], path: Path, outs: Outs
+    ) -> Any:
         rest = iter(values)
         env: dict[fx.Node, Any] = {}
         reasons: list[str] = []
@@ -240,8 +241,6 @@ def _complete(result: Any, outs: Outs, name: str) -> Any:
     return tuple(part(i, v, t) for i, (v, t) in enumerate(zip(result, outs, strict=True)))
 
 
-
-
 def _shown(target: object) -> str:
     return op_name(target).replace(
         "prims.", "aten."
@@ -270,7 +269,7 @@ def _types(node: fx.Node) -> Outs:
     return tuple(v if v is None else TensorType(tuple(v.shape), dtype_name(v.dtype)) for v in tensors)
 
 
-def _each(outs: Outs, make: Callable[[TensorType], Value]) -> Any:
+def _each(outs: Outs, make: Callable[[TensorType], AnyValue]) -> Any:
     made = [None if t is None else make(t) for t in outs]
     return made[0] if len(made) == 1 else made
 
