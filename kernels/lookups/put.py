@@ -1,8 +1,8 @@
 """Writes at computed indices: set, add, keep the greatest or the smallest, in the order of the loops.
 
 Equation: out = base; then for d over the source's domain, row-major, with e = d with d[axis] replaced by
-index[d]: out[e] = source[d] (set), out[e] + source[d] (add), the greater (max) or smaller (min) of both; where
-the index leaves the axis nothing happens. A later write to an element comes after, and sees, an earlier one.
+index[d]: out[e] = source[d] (set), out[e] + source[d] (add), the greater (max) or smaller (min) of both;
+nothing where the index leaves the axis. A later write to an element comes after, and sees, an earlier one.
 Interface: memories x0 (base), x1 (index), x2 (source), y. The source's domain fits into the base's, but for
 `axis`, whose sizes are free.
 Cycles: words of the output + 2 * steps + 2, and one more for each cycle by which the narrowing of base or
@@ -195,7 +195,7 @@ class Put:
         index = self.index.access.read(arrays[1])
         inside = on_axis(index, self.out.access.sizes[self.axis])
         result = np.array(np.broadcast_to(values, self.out.access.sizes), dtype=np.int64)
-        grid = [g[inside] for g in np.indices(index.shape)]
+        grid = list(np.nonzero(inside))
         grid[self.axis] = index[inside]
         written = np.broadcast_to(source, index.shape)[inside]
         if self.mode == "set":

@@ -1,7 +1,7 @@
 """Reads at computed indices: rows of a table a word a cycle, or single elements.
 
-Equation: out[d] = table[d with d[axis] replaced by index[d]] for d over the output's domain; 0 where the index
-leaves the axis.
+Equation: out[d] = table[d with d[axis] replaced by index[d]] for d over the output's domain; 0 where the
+index leaves the axis.
 Interface: memories x0 (table), x1 (index), y. The table's domain is the output's but for the size of `axis`.
 Cycles: steps + 3. A step is a word where the index is the same along the last dimension, whose words the
 table and the output hold aligned (an embedding reads so); else it is one element.
