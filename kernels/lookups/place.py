@@ -7,7 +7,7 @@ multiple of the lanes. The loops' part of it is a pointer as everywhere; the ind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,21 @@ def one_index_a_row(index: Operand, axis: int) -> bool:
     """Whether the index is the same along the last dimension, so that whole words share it."""
     last = len(index.access.sizes) - 1
     return axis != last and not any(index.access.column(last)[:2])
+
+
+def squeezed(sizes: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """The dimensions of more than one element, and the axis: in front where it has one, since the last
+    dimension runs over the lanes.
+    """
+    kept = [d for d, size in enumerate(sizes) if size > 1 and d != axis]
+    return (axis, *kept) if sizes[axis] == 1 else tuple(sorted((*kept, axis)))
+
+
+def turned(operand: Operand, order: tuple[int, ...]) -> Operand:
+    """The operand over some of its dimensions; the others have one element."""
+    access = operand.access
+    steps = tuple(tuple(row[d] for d in order) for row in access.steps)
+    return replace(operand, access=access.over(tuple(access.sizes[d] for d in order), steps))
 
 
 def find(

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 
 from ..arith.expr import Expr, narrowing
-from ..arith.numerics import IntArray, NumberFormat, bits_for_range, product
+from ..arith.numerics import IntArray, product
 from ..contract import Cost, Emulated, KernelParameterError, Port
 from ..engine.spec import EngineSpec
 from ..ports.access import Operand
@@ -29,39 +29,21 @@ from ..ports.stage import element_lanes, read_operand, reading_mode, strides, wo
 from ..rtl.hw import Component, Memory, Program, Signal, digest
 from ..rtl.lane import lane_component, latency
 from ..rtl.loops import Loop, Nest
-from .place import LATENCY, Place, find, index_refusal, on_axis, one_index_a_row
+from .mode import PutMode
+from .place import (
+    LATENCY,
+    Place,
+    find,
+    index_refusal,
+    on_axis,
+    one_index_a_row,
+    squeezed,
+    turned,
+)
 
-__all__ = ["Put", "PutMode", "accumulator"]
+__all__ = ["Put", "put"]
 
-PutMode: TypeAlias = Literal["set", "add", "max", "min"]
-_LIMIT = 62
 _AT = {"add": np.add.at, "max": np.maximum.at, "min": np.minimum.at}
-
-
-def accumulator(mode: PutMode, base: NumberFormat, source: NumberFormat, count: int) -> NumberFormat:
-    """The format that holds every result exactly, `count` writes to one element; where that passes 62 bits it
-    has fewer fraction bits.
-    """
-    times = count if mode == "add" else 1
-    frac = max(base.frac, source.frac)
-
-    def ends(frac: int) -> tuple[int, int]:
-        (low, high), (least, most) = (_ends(fmt, frac) for fmt in (base, source))
-        if mode == "add":
-            return low + times * min(least, 0), high + times * max(most, 0)
-        return min(low, least), max(high, most)
-
-    while bits_for_range(*ends(frac)) > _LIMIT:
-        frac -= 1
-    whole = base.kind == "int" and source.kind == "int"
-    return NumberFormat("int" if whole else "fixed", max(2, bits_for_range(*ends(frac))), frac)
-
-
-def _ends(fmt: NumberFormat, frac: int) -> tuple[int, int]:
-    """The ends of a format in units of 2**-frac, rounded outwards."""
-    if frac >= fmt.frac:
-        return fmt.min << (frac - fmt.frac), fmt.max << (frac - fmt.frac)
-    return fmt.min >> (fmt.frac - frac), -(-fmt.max >> (fmt.frac - frac))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,3 +288,17 @@ class Put:
         if self.mode == "add":
             return c.add(old, new, width)
         return c.maximum(old, new, width) if self.mode == "max" else c.minimum(old, new, width)
+
+
+def put(mode: PutMode, operands: tuple[Operand, Operand, Operand], axis: int, out: Operand) -> Put:
+    """The kernel, dimensions of one element dropped; KernelParameterError as `Put`.
+
+    operands: base, index and source.
+    """
+    sizes, into = operands[2].access.sizes, out.access.sizes
+    if len(sizes) != len(into) or operands[1].access.sizes != sizes or not 0 <= axis < len(into):
+        return Put(mode, *operands, out, axis)  # which says why not
+    # Writes to different elements have no order, so an axis of one element may stand in front.
+    order = squeezed(into, axis)
+    base, index, source, out = (turned(operand, order) for operand in (*operands, out))
+    return Put(mode, base, index, source, out, order.index(axis))

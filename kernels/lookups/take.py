@@ -11,7 +11,7 @@ Numbers: elements are moved, not changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..ports.assemble import assemble
 from ..ports.stage import Stage, element_lanes, reading_mode, word_loops, writing_refusal
 from ..rtl.hw import Component, Program, digest
 from ..rtl.loops import Loop, Nest
-from .place import LATENCY, find, index_refusal, on_axis, one_index_a_row
+from .place import LATENCY, find, index_refusal, on_axis, one_index_a_row, squeezed, turned
 
 __all__ = ["Take", "take"]
 
@@ -154,15 +154,7 @@ def take(table: Operand, index: Operand, axis: int, out: Operand) -> Take:
     table: over the dimensions of `out`, with any size along `axis`. index: over the dimensions of `out`.
     """
     sizes = out.access.sizes
-    kept = [d for d, size in enumerate(sizes) if size > 1 and d != axis]
-    # A single index for each row stands in front: what the lanes run over comes last.
-    order = (axis, *kept) if sizes[axis] == 1 else tuple(sorted((*kept, axis)))
-
-    def turned(operand: Operand) -> Operand:
-        access = operand.access
-        steps = tuple(tuple(row[d] for d in order) for row in access.steps)
-        return replace(operand, access=access.over(tuple(access.sizes[d] for d in order), steps))
-
-    if len(table.access.sizes) != len(sizes) or index.access.sizes != sizes:
+    if len(table.access.sizes) != len(sizes) or index.access.sizes != sizes or not 0 <= axis < len(sizes):
         return Take(table, index, out, axis)  # which says why not
-    return Take(turned(table), turned(index), turned(out), order.index(axis))
+    order = squeezed(sizes, axis)
+    return Take(turned(table, order), turned(index, order), turned(out, order), order.index(axis))

@@ -13,7 +13,8 @@ from tests.kernels.group import check_all
 from tests.kernels.support import Array, check, random_array, tensor
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, fixed, integer
 from torchcalyx.kernels.contract import KernelParameterError
-from torchcalyx.kernels.lookups.put import Put, PutMode, accumulator
+from torchcalyx.kernels.lookups.mode import PutMode, accumulator
+from torchcalyx.kernels.lookups.put import Put
 from torchcalyx.kernels.lookups.take import Take, take
 from torchcalyx.kernels.ports.access import Operand
 from torchcalyx.simulate import Simulator

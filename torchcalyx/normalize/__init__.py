@@ -22,6 +22,7 @@ from torchcalyx.ir.typerules import DTYPES
 from torchcalyx.normalize import (
     assertions,
     attention,
+    bags,
     contraction,
     convolution,
     division,
@@ -37,6 +38,7 @@ from torchcalyx.normalize import (
     pooling,
     reduction,
     resample,
+    sampling,
 )
 from torchcalyx.normalize.args import Lowering
 from torchcalyx.normalize.builder import Builder, Known, in_numpy
@@ -62,10 +64,12 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **indexing.LOWERINGS,
     **lookups.LOWERINGS,
     **lookups_writes.LOWERINGS,
+    **bags.LOWERINGS,
     **convolution.LOWERINGS,
     **pooling.LOWERINGS,
     **lookups_pools.LOWERINGS,
     **resample.LOWERINGS,
+    **sampling.LOWERINGS,
     **norms.LOWERINGS,
     **assertions.LOWERINGS,
 }

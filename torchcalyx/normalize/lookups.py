@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any
 
 import torch
 
 from torchcalyx.normalize import indexing
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Value, torch_dtype
-from torchcalyx.normalize.division import divided
-from torchcalyx.normalize.places import DATA, addressed, along, on_axis, summed, taken
-from torchcalyx.normalize.reduction import reduced
+from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.places import DATA, addressed, along, limited, on_axis, summed, taken
 
 aten = torch.ops.aten
 
@@ -57,6 +54,18 @@ def _index(b: Builder, a: Args) -> Result:
     return b.view(picked, a.out.shape)
 
 
+def _masked_index(b: Builder, a: Args) -> Result:
+    """Elements where the mask holds, whose indices alone must lie on their axes; a number elsewhere."""
+    x, mask = a.tensor("self"), a.tensor("mask")
+    found = addressed(b, x, limited(b, x, a["indices"]))
+    if isinstance(found, Reject):
+        return found
+    picked = taken(b, found.merged(b, x), b.view(found.index, found.listed), found.place)
+    behind = len(found.shape) - 1 - found.place
+    counted = b.view(mask, (*mask.shape, *[1] * behind))
+    return b.emit("where", counted, b.view(picked, a.out.shape), b.known(a["fill"], x.dtype))
+
+
 @known_first(indexing.LOWERINGS[aten.gather.default], "index")
 def _gather(b: Builder, a: Args) -> Result:
     a.ignore("sparse_grad")
@@ -77,7 +86,7 @@ def _take(b: Builder, a: Args) -> Result:
     return b.view(taken(b, b.view(x, (size,)), place, 0), a.out.shape)
 
 
-def _rows(b: Builder, weight: Value, index: Value) -> Value:
+def table_rows(b: Builder, weight: Value, index: Value) -> Value:
     """Rows of a table, one for each index: [count, features]."""
     place = on_axis(b, index, weight.shape[0], wrap=False)
     return taken(b, weight, b.view(place, along(place, 2, 0)), 0)
@@ -85,60 +94,11 @@ def _rows(b: Builder, weight: Value, index: Value) -> Value:
 
 def _embedding(b: Builder, a: Args) -> Result:
     a.ignore("padding_idx", "scale_grad_by_freq", "sparse")  # of gradients
-    return b.view(_rows(b, a.tensor("weight"), a.tensor("indices")), a.out.shape)
+    return b.view(table_rows(b, a.tensor("weight"), a.tensor("indices")), a.out.shape)
 
 
 def _renorm(b: Builder, a: Args) -> Result:
     return Reject("max_norm rescales the caller's table in place; rescale it once, before compiling")
-
-
-_BAGS = ("sum", "mean", "max")
-
-
-def _embedding_bag(b: Builder, a: Args) -> Result:
-    a.ignore("scale_grad_by_freq", "sparse")
-    weight, index, offsets = a.tensor("weight"), a.tensor("indices"), a.tensor("offsets")
-    if not isinstance(offsets, Known):
-        return Reject("the size of each bag depends on data: give constant offsets, or one row for each bag")
-    ends = [int(i) for i in offsets.tensor]
-    ends = ends if a["include_last_offset"] else [*ends, index.shape[0]]
-    padding = a["padding_idx"]
-    kept: Value | None = None
-    if padding >= 0:
-        kept = b.emit("ne", b.cast(index, "int64"), b.known(padding, "int64"))
-    rows, mode = _rows(b, weight, index), _BAGS[a["mode"]]
-    if a["per_sample_weights"] is not None:
-        factor = b.view(a.tensor("per_sample_weights"), (index.shape[0], 1))
-        rows = b.emit("mul", rows, factor)
-    bags: list[Value] = []
-    for start, end in pairwise(ends):
-        if start == end:
-            bags.append(Known(torch.zeros((1, weight.shape[1]), dtype=torch_dtype(weight.dtype))))
-            continue
-        part = b.slice(rows, 0, start, 1, end - start)
-        mask = None if kept is None else b.view(b.slice(kept, 0, start, 1, end - start), (end - start, 1))
-        bags.append(_bag(b, part, mask, mode))
-    return (b.cat(bags, 0), *[Reject("only the bags themselves have values")] * 3)
-
-
-def _bag(b: Builder, rows: Value, kept: Value | None, mode: str) -> Value:
-    """One bag [1, features]. kept: which rows count (None: all)."""
-    zero = b.known(0, rows.dtype)
-    if mode == "max":
-        if kept is None:
-            return reduced(b, "amax", rows, 0, True)
-        least = b.expand(reduced(b, "amin", rows, 0, True), rows.shape)
-        most = reduced(b, "amax", b.emit("where", kept, rows, least), 0, True)
-        return b.emit("where", reduced(b, "any", kept, 0, True), most, zero)
-    total = reduced(b, "sum", rows if kept is None else b.emit("where", kept, rows, zero), 0, True)
-    if mode == "sum":
-        return total
-    if kept is None:
-        count = b.known(rows.shape[0], rows.dtype)
-        return divided(b, total, count, total.shape)
-    number = reduced(b, "sum", b.cast(kept, "int64"), 0, True)
-    divisor = b.cast(b.emit("clamp", number, min=1, max=None), rows.dtype)
-    return b.emit("div", total, b.expand(divisor, total.shape))
 
 
 def _one_hot(b: Builder, a: Args) -> Result:
@@ -194,12 +154,11 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten._unsafe_index.Tensor: _index,
+    aten._unsafe_masked_index.default: _masked_index,
     aten.gather.default: _gather,
     aten.take.default: _take,
     aten.embedding.default: _embedding,
     aten.embedding_renorm.default: _renorm,
-    aten._embedding_bag.default: _embedding_bag,
-    aten._embedding_bag_forward_only.default: _embedding_bag,
     aten.one_hot.default: _one_hot,
     aten.masked_scatter.default: _masked_scatter,
     aten.as_strided.default: _as_strided,

@@ -14,7 +14,7 @@ from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import as_value, scaled
 from torchcalyx.normalize.lookups import known_first, strided
-from torchcalyx.normalize.places import DATA, addressed, along, everywhere, on_axis, written
+from torchcalyx.normalize.places import DATA, addressed, along, everywhere, limited, on_axis, written
 from torchcalyx.normalize.reduction import reduced
 
 aten = torch.ops.aten
@@ -191,6 +191,34 @@ def _scatter(source: str, how: str | None) -> Lowering:
     return lower
 
 
+def _diagonal_scatter(b: Builder, a: Args) -> Result:
+    x = a.tensor("self")
+    numbers = torch.arange(math.prod(x.shape)).reshape(x.shape)
+    places = numbers.diagonal(a["offset"], a["dim1"], a["dim2"]).reshape(-1)
+    source = b.view(b.cast(a.tensor("src"), x.dtype), tuple(places.shape))
+    flat = b.view(x, (math.prod(x.shape),))
+    return b.view(written(b, flat, Known(places), source, 0, "set"), a.out.shape)
+
+
+def _masked_index_put(b: Builder, a: Args) -> Result:
+    """Sums of the values whose mask holds; the others' indices may lie anywhere."""
+    x, mask = a.tensor("self"), a.tensor("mask")
+    given = a["indices"]
+    found = addressed(b, x, limited(b, x, given))
+    if isinstance(found, Reject):
+        return found
+    values = b.cast(a.tensor("values"), x.dtype)
+    shape, place = found.shape, found.place
+    rest = (*shape[:place], *shape[place + 1 :])
+    if rest and place:
+        return Reject("a mask of indices behind other axes")
+    counted = b.view(mask, (*mask.shape, *[1] * len(rest)))
+    summands = b.emit("where", counted, values, b.known(0, x.dtype))
+    source = b.view(b.expand(summands, (*found.index.shape, *rest)), (math.prod(found.index.shape), *rest))
+    index = b.view(found.index, found.listed)
+    return found.apart(b, written(b, found.merged(b, x), index, source, place, "add"), x.shape)
+
+
 def _as_strided_scatter(b: Builder, a: Args) -> Result:
     x, size = a.tensor("self"), math.prod(a.out.shape)
     places = strided(a["size"], a["stride"], a["storage_offset"] or 0).reshape(-1)
@@ -215,5 +243,7 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.scatter.value_reduce: _scatter("value", None),
     aten.scatter_add.default: _scatter("src", "add"),
     aten.scatter_reduce.two: _scatter("src", None),
+    aten.diagonal_scatter.default: _diagonal_scatter,
+    aten._unsafe_masked_index_put_accumulate.default: _masked_index_put,
     aten.as_strided_scatter.default: _as_strided_scatter,
 }

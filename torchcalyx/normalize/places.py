@@ -129,3 +129,11 @@ def addressed(b: Builder, x: Value, given: Sequence[Any]) -> Addressed | Reject:
     kept = [x.shape[d] for d in rest]
     shape = (*kept[:place], math.prod(x.shape[d] for d in axes), *kept[place:])
     return Addressed((*rest[:place], *axes, *rest[place:]), place, shape, linear)
+
+
+def limited(b: Builder, x: Value, given: Sequence[Any]) -> list[Any]:
+    """Indices of axes, one for an axis or None, brought onto their axis."""
+    return [
+        i if i is None else b.emit("clamp", i, min=-x.shape[d], max=x.shape[d] - 1)
+        for d, i in enumerate(given)
+    ]

@@ -11,7 +11,8 @@ from torchcalyx.kernels.arith.expr import Expr, ExprBuilder, narrowing
 from torchcalyx.kernels.arith.numerics import NumberFormat, product
 from torchcalyx.kernels.contract import KernelParameterError, KernelSpec
 from torchcalyx.kernels.elementwise import elementwise
-from torchcalyx.kernels.lookups.put import Put, PutMode, accumulator
+from torchcalyx.kernels.lookups.mode import PutMode, accumulator
+from torchcalyx.kernels.lookups.put import Put, put
 from torchcalyx.kernels.lookups.take import Take, take
 from torchcalyx.kernels.ports.access import Operand, row_major, whole
 from torchcalyx.match import Match, Reject, Rule
@@ -76,9 +77,8 @@ def _build_put(builder: SelectionBuilder, node: Node) -> Located:
 
     def make(base: Located) -> Put:
         moved = _expanded(index, domain), _expanded(source, domain)
-        return Put(
-            mode, builder.operand(base), builder.operand(moved[0]), builder.operand(moved[1]), out, dim
-        )
+        operands = builder.operand(base), builder.operand(moved[0]), builder.operand(moved[1])
+        return put(mode, operands, dim, out)
 
     spec = _or_copied(builder, base, (index.buffer, source.buffer), make)
     base_buffer, kernel = spec
