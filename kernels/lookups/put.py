@@ -30,16 +30,7 @@ from ..rtl.hw import Component, Memory, Program, Signal, digest
 from ..rtl.lane import lane_component, latency
 from ..rtl.loops import Loop, Nest
 from .mode import PutMode
-from .place import (
-    LATENCY,
-    Place,
-    find,
-    index_refusal,
-    on_axis,
-    one_index_a_row,
-    squeezed,
-    turned,
-)
+from .place import LATENCY, Place, find, index_refusal, on_axis, one_index_a_row, squeezed, turned
 
 __all__ = ["Put", "put"]
 
@@ -93,9 +84,9 @@ class Put:
 
     def _reach(self) -> tuple[int, int]:
         """Least and greatest sum, as stored integers."""
-        ends = [narrowing(o.fmt, self.out.fmt).emulate([np.array([o.fmt.min, o.fmt.max])])[0] for o in
-                (self.base, self.source)]  # fmt: skip
-        count = self.source.access.sizes[self.axis]
+        count, ends = self.source.access.sizes[self.axis], []
+        for fmt in (self.base.fmt, self.source.fmt):
+            ends.append(narrowing(fmt, self.out.fmt).emulate([np.array([fmt.min, fmt.max])])[0])
         (low, high), (least, most) = ([int(v) for v in pair] for pair in ends)
         return low + count * min(least, 0), high + count * max(most, 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,12 +17,15 @@ aten = torch.ops.aten
 
 
 def known_first(known: Lowering, *names: str) -> Callable[[Lowering], Lowering]:
-    """A lowering for computed indices behind the one for known indices, which makes slices."""
+    """A lowering for computed indices behind the one for known indices, which makes slices. names: the
+    arguments that hold them.
+    """
 
     def wrap(lower: Lowering) -> Lowering:
         def either(b: Builder, a: Args) -> Result:
             given = [v for n in names for v in (a[n] if isinstance(a[n], (list, tuple)) else [a[n]])]
             if all(v is None or isinstance(v, Known) for v in given):
+                _check_known(b, a, given)
                 found = known(b, a)
                 if not isinstance(found, Reject):
                     return found
@@ -31,6 +34,15 @@ def known_first(known: Lowering, *names: str) -> Callable[[Lowering], Lowering]:
         return either
 
     return wrap
+
+
+def _check_known(b: Builder, a: Args, given: Sequence[Any]) -> None:
+    """ValueError for a known index outside its axis. Of several indices torch reads negative ones too."""
+    x = a.tensor("self")
+    if "dim" not in a:
+        addressed(b, x, given)
+    elif x.shape:
+        on_axis(b, given[0], x.shape[a["dim"] % len(x.shape)], wrap=False)
 
 
 @known_first(indexing.LOWERINGS[aten.index_select.default], "index")
