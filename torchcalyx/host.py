@@ -9,6 +9,7 @@ import numpy as np
 
 from torchcalyx.errors import InputError
 from torchcalyx.ir.graph import Array
+from torchcalyx.ir.lookups import check_index
 from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat
 from torchcalyx.kernels.arith.saturation import Saturation, store_measured
 from torchcalyx.selection import InputBinding, OutputBinding, Selection
@@ -44,6 +45,9 @@ def store_inputs(selection: Selection, paths: Sequence[str], arrays: Sequence[Ar
             integers, saturated[path] = store_measured(limited, binding.fmt)
             stored.append(integers)
         else:
+            for check in selection.checks:
+                if check.buffer == binding.buffer and check.access.sizes == array.shape:
+                    check_index(check.source, check.node, array, check.size, check.wrap)
             _check_range(binding, path, array)
             stored.append(array.astype(np.int64))
     return Stored(tuple(stored), tuple(paths), saturated)

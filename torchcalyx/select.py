@@ -18,7 +18,7 @@ from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
 from torchcalyx.rules import RULES
-from torchcalyx.selection import InputBinding, OutputBinding, Row, Selection, ValueBinding
+from torchcalyx.selection import IndexCheck, InputBinding, OutputBinding, Row, Selection, ValueBinding
 
 __all__ = ["select"]
 
@@ -63,6 +63,7 @@ def select(typed: Typed, options: Options) -> Selection:
         outputs=outputs,
         values=tuple(values),
         rows=_rows(view, choices, builder),
+        checks=_checks(view, choices, builder),
         weights={name: stored for name, stored in builder.weights.items() if name in used},
         constants={n: view.graph.constants[n] for n in view.graph.outputs if n in view.graph.constants},
         saturated_weights=builder.saturated,
@@ -138,6 +139,20 @@ def _bind_output(builder: SelectionBuilder, node: Node) -> OutputBinding:
     if node.op == "scale":
         return OutputBinding(*place, node.whole("axis"), node.ints("exponents"))
     return OutputBinding(*place)
+
+
+def _checks(
+    view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilder
+) -> tuple[IndexCheck, ...]:
+    """Where each computed index that the program uses lies before it is used."""
+    used = {name for choice in choices.values() for name in choice.match.covers}
+    found = []
+    for node in view.graph.nodes:
+        if node.op == "checked" and node.name in used:
+            at = builder.value(node.args[0])
+            size, wrap = node.whole("size"), bool(node.attr("wrap"))
+            found.append(IndexCheck(node.name, at.buffer, at.access, size, wrap, node.source))
+    return tuple(found)
 
 
 def _rows(view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilder) -> tuple[Row, ...]:

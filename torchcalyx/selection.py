@@ -101,6 +101,20 @@ class ValueBinding:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexCheck:
+    """An index in `buffer` that must lie on an axis of `size` elements, from the end where negative and
+    `wrap`.
+    """
+
+    node: str
+    buffer: str
+    access: Access
+    size: int
+    wrap: bool
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One line of `explain`: a graph node, what became of it, the rule, and why other rules refused (""
     each when none).
@@ -128,6 +142,7 @@ class Selection:
     outputs: tuple[OutputBinding, ...]
     values: tuple[ValueBinding, ...]
     rows: tuple[Row, ...]
+    checks: tuple[IndexCheck, ...] = ()
     weights: Mapping[str, IntArray] = field(hash=False, compare=False, default_factory=dict)
     constants: Mapping[str, Array] = field(hash=False, compare=False, default_factory=dict)
     saturated_weights: Mapping[str, int] = field(hash=False, compare=False, default_factory=dict)

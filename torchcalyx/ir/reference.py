@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.lookups import EVALUATORS as LOOKUPS
+from torchcalyx.ir.lookups import check_index
 from torchcalyx.ir.reference_spatial import EVALUATORS as SPATIAL
 from torchcalyx.kernels.functions.known import definition
 from torchcalyx.kernels.functions.real import FUNCTIONS
@@ -43,6 +45,8 @@ def reference(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def evaluate(node: Node, args: Sequence[Tensor]) -> Tensor:
     """Value of one node (neither input nor constant) from the values it reads."""
+    if node.op == "checked":
+        check_index(node.source, node.name, args[0], node.whole("size"), bool(node.attr("wrap")))
     with np.errstate(all="ignore"):
         result = np.asarray(_EVALUATORS[node.op](*args, **dict(node.attrs)), _dtype(node.dtype))
     assert result.shape == node.shape, f"{node} gave shape {result.shape}"
@@ -173,4 +177,5 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "cat": lambda *xs, dim: np.concatenate(xs, axis=dim),
     "pad": _pad,
     **SPATIAL,
+    **LOOKUPS,
 }
