@@ -123,8 +123,9 @@ class CompiledModule:
         """Run the hardware in the simulator; the result has the structure, shapes and dtypes of the torch
         module's.
         """
-        silent = self._options.on_saturation == "ignore"
-        return self._run([self._store(inputs, kwargs)], count=not silent)[0].outputs
+        stored = self._store(inputs, kwargs)
+        silent = self._options.on_saturation == "ignore" and not self.stages.selection.checks
+        return self._run([stored], count=not silent)[0].outputs
 
     def emulate(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the software model, which equals the hardware to the bit and needs no tool."""

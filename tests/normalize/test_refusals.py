@@ -56,6 +56,11 @@ def test_one_error_lists_every_node_with_all_its_parts() -> None:
 REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "igamma": (lambda x: torch.igamma(x, x), (), "no kernel yet for aten.igamma"),
     "lstm": (nn.LSTM(3, 2), (), "aten.lstm"),
+    "bucketize of one number": (
+        torch.bucketize,
+        (torch.tensor(0.3), X[0]),
+        "decomposed from aten.bucketize: no kernel yet for aten._local_scalar_dense",
+    ),
     "embedding": (nn.Embedding(4, 3), (torch.tensor([1]),), "an index that is computed"),
     "sort": (lambda x: x.sort(), (), "no kernel yet for aten.sort"),
     "infinite power": (lambda x: x ** float("inf"), (), "the exponent inf has no finite power"),
@@ -79,7 +84,7 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (X.to(torch.uint16),),
         "dtype uint16 of the input has no hardware form",
     ),
-    "complex": (lambda x: x * 1j, (), "complex numbers have no hardware form; compute with pairs"),
+    "complex product": (lambda x: (x * 1j).prod(), (), "no kernel yet for aten.prod"),
     "one value variance": (lambda x: x[:1].var(0), (), "a variance of too few values"),
 }
 

@@ -35,10 +35,12 @@ from torchcalyx.ir.typerules import (
     pad_rule,
     permute_rule,
     reduce_rule,
+    scale_rule,
     slice_rule,
     view_rule,
     where_rule,
 )
+from torchcalyx.ir.typerules_lookups import checked_rule, put_rule, take_rule
 from torchcalyx.ir.typerules_spatial import conv_rule, max_pool_rule, pool_rule, upsample_rule
 
 
@@ -148,6 +150,14 @@ OPS: Mapping[str, Op] = {
     "sum_pool": Op("sum of each window of x[N, C, *S]; padding is zero", 1, 1, _WINDOW, pool_rule),
     "upsample": Op("x[N, C, *S], each element repeated scales[i] times along spatial axis i", 1, 1,
                    ("scales",), upsample_rule),
+    "scale": Op("x[..., i, ...] * 2 ** exponents[i] along axis; an output, scaled by whoever reads it", 1, 1,
+                ("axis", "exponents"), scale_rule),
+    "checked": Op("the index x, from the end where negative and `wrap`; outside the axis an error",
+                  1, 1, ("size", "wrap"), checked_rule),
+    "take": Op("x at index along dim, other axes broadcast; the index lies on the axis", 2, 2, ("dim",),
+               take_rule),
+    "put": Op("base, then source written to index along dim, in order; mode is set, add, max or min; nothing "
+              "where the index leaves the axis", 3, 3, ("dim", "mode"), put_rule),
     "pad": Op("x with value before and after each axis", 1, 1, ("after", "before", "value"), pad_rule),
 }  # fmt: skip
 

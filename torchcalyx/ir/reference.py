@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.lookups import EVALUATORS as LOOKUPS
+from torchcalyx.ir.lookups import check_index
 from torchcalyx.ir.reference_spatial import EVALUATORS as SPATIAL
 from torchcalyx.kernels.functions.known import definition
 from torchcalyx.kernels.functions.real import FUNCTIONS
@@ -43,6 +45,8 @@ def reference(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def evaluate(node: Node, args: Sequence[Tensor]) -> Tensor:
     """Value of one node (neither input nor constant) from the values it reads."""
+    if node.op == "checked":
+        check_index(node.source, node.name, args[0], node.whole("size"), bool(node.attr("wrap")))
     with np.errstate(all="ignore"):
         result = np.asarray(_EVALUATORS[node.op](*args, **dict(node.attrs)), _dtype(node.dtype))
     assert result.shape == node.shape, f"{node} gave shape {result.shape}"
@@ -67,6 +71,11 @@ def _slice(x: Tensor, starts: Sequence[int], steps: Sequence[int], sizes: Sequen
     for axis, (start, step, size) in enumerate(zip(starts, steps, sizes, strict=True)):
         x = np.take(x, start + step * np.arange(size), axis)
     return x
+
+
+def _scale(x: Tensor, axis: int, exponents: Sequence[int]) -> Tensor:
+    shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+    return np.asarray(np.ldexp(x, np.reshape(exponents, shape)))
 
 
 def _pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
@@ -161,10 +170,12 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "argmin": _along_dim(np.argmin),
     "cumsum": lambda x, dim: np.cumsum(x, axis=dim),
     "view": lambda x, shape: x.reshape(shape),
+    "scale": _scale,
     "permute": lambda x, dims: np.transpose(x, dims),
     "slice": _slice,
     "expand": lambda x, shape: np.broadcast_to(x, shape),
     "cat": lambda *xs, dim: np.concatenate(xs, axis=dim),
     "pad": _pad,
     **SPATIAL,
+    **LOOKUPS,
 }

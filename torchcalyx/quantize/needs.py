@@ -192,6 +192,10 @@ def _choice(p: Place, count: int) -> tuple[Need, ...]:
     return (Need(), p.need, p.need)
 
 
+def _taken(p: Place, count: int) -> tuple[Need, ...]:
+    return (p.need, Need())
+
+
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("neg", "abs", "relu", "clamp", "minimum", "maximum", "amax", "amin", "view", "permute", "slice",
@@ -200,7 +204,7 @@ _RULES: Mapping[str, Rule] = {
     ),
     **dict.fromkeys(("add", "sub"), _sum_of_two), "mul": _product,
     "div": _quotient, "div_const": _by_constant,
-    "where": _choice, **dict.fromkeys(("sum", "mean"), _total),
+    "where": _choice, "take": _taken, **dict.fromkeys(("sum", "mean"), _total),
     "sqrt": _power(0.5), "rsqrt": _power(-0.5), "reciprocal": _power(-1.0),
     "log": _logarithm(1.0), "log2": _logarithm(1.0 / math.log(2.0)),
     "log10": _logarithm(1.0 / math.log(10.0)), "log1p": _log1p,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchcalyx.match import Rule
-from torchcalyx.rules import conv, elementwise, matmul, movement, pooling, reduce, scan, view
+from torchcalyx.rules import conv, elementwise, lookups, matmul, movement, pooling, reduce, scan, view
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
@@ -14,5 +14,6 @@ RULES: tuple[Rule, ...] = (
     *elementwise.RULES,
     *movement.RULES,
     *scan.RULES,
+    *lookups.RULES,
 )
 """First match wins; larger patterns stand before smaller ones."""
