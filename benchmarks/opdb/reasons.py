@@ -19,6 +19,7 @@ PRINCIPLES: tuple[tuple[str, str], ...] = (
     (r"fixed-point hardware has no NaN|is NaN at index", "NaN among the inputs"),
     (r"of type str|text has no", "strings"),
     (r"iterative|iterates until", "iterative"),
+    (r"not a neighbour in fixed point", "steps between float32 numbers"),
 )
 """(what the message matches, the principle)."""
 

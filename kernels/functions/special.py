@@ -56,6 +56,11 @@ def _power(exponent: float) -> Sampled:
     return Sampled(real, "none", at(0.0), (0.0, INF))
 
 
+def _ndtr(x: Real) -> Real:
+    """As torch computes it: far below 0 it is 0, where scipy has a tail."""
+    return np.asarray(0.5 * (1.0 + special.erf(x * math.sqrt(0.5))), np.float64)
+
+
 def _tan(x: Real) -> Real:
     return np.asarray(np.tan(x))
 
@@ -92,7 +97,7 @@ SPECIAL: Mapping[str, Callable[..., Sampled]] = {
     "airy_ai": _plain(lambda x: special.airy(x)[0]),
     "sinc": _even(np.sinc),
     "entr": _plain(special.entr),
-    "ndtr": _plain(special.ndtr),
+    "ndtr": _plain(_ndtr),
     "ndtri": _plain(special.ndtri, 0.0, 1.0, low=0.0, high=1.0),
     "log_ndtr": _plain(special.log_ndtr),
     "logit": _plain(special.logit, 0.0, 1.0, low=0.0, high=1.0),
