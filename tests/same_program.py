@@ -55,7 +55,7 @@ def attention() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
 
 
 def convolutions() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """A small residual network at eight bits: factors move between layers, weights have a format a channel."""
+    """A small residual network at eight bits: moved factors, a format for each channel."""
     return ResNet8(4), (torch.randn(1, 3, 8, 8),), {"precision": "fixed8"}
 
 
@@ -96,7 +96,7 @@ MODELS: tuple[Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]], .
 
 
 def main(folder: Path, *flags: str) -> None:
-    """Write for each model its program, the images of weights and example inputs, and what the user is told."""
+    """Write for each model its program, the images of its memories, and what the user is told."""
     for make in reversed(MODELS) if "--reversed" in flags else MODELS:
         torch.manual_seed(0)
         module, inputs, options = make()
