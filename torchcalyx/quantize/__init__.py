@@ -74,7 +74,9 @@ def quantize(
     operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    masked = limit_masks(graph, samples, options.spare_bits(16))
+    chosen = Precisions(graph, options, widths)
+    given = {n.name: c for n in graph.nodes if isinstance(c := chosen.choice(n), NumberFormat)}
+    masked = limit_masks(graph, samples, options.spare_bits(16), given)
     samples = clipped(graph, samples, masked.floors)
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
