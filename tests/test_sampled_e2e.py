@@ -50,7 +50,8 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "fmod": (lambda x: torch.fmod(x, 0.75), (draws(0, 16),)),
     "fmod_of_tensors": (torch.fmod, (draws(0, 16), draws(1, 2) + 3)),
     "remainder": (lambda x: torch.remainder(x, -0.75), (draws(0, 16),)),
-    "remainder_of_multiples": (lambda x: torch.remainder(x, 3.0), (draws(0, 16).round() * 3,)),
+    "remainder_of_multiples": (
+        lambda x: torch.remainder(x, 3.0), (draws(0, 16).round() * 3 + (draws(1, 1) > 0),)),
     "trunc": (lambda x, y: torch.div(x, y, rounding_mode="trunc"), (draws(0, 16), draws(1, 1) - 2)),
     "floor": (lambda x, y: torch.div(x, y, rounding_mode="floor"), (draws(0, 16), draws(1, 1) - 2)),
     "copysign": (torch.copysign, (draws(0, 4), draws(1, 1))),
