@@ -30,7 +30,7 @@ from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share_reciprocals
-from torchcalyx.quantize.scales import clipped_bits, following
+from torchcalyx.quantize.scales import following
 from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Typed", "quantize"]
@@ -45,8 +45,6 @@ class Typed:
     the user's width; the others are intermediates. floors: least value of inputs that are masks. heads:
     masked softmaxes of the graph that was quantised, whose rows a call has to look at. weight_fracs: fraction
     bits wanted for each output channel of constant weights, where they are not all those of the format.
-    clipped: integer bits of computed values that calibration used and the format has not, where clipping has
-    the lesser error.
     """
 
     graph: Graph
@@ -56,7 +54,6 @@ class Typed:
     floors: Mapping[str, float] = field(hash=False, default_factory=dict)
     heads: tuple[Head, ...] = ()
     weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
-    clipped: Mapping[str, int] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -77,7 +74,9 @@ def quantize(
     operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    masked = limit_masks(graph, samples, options.spare_bits(16))
+    chosen = Precisions(graph, options, widths)
+    given = {n.name: c for n in graph.nodes if isinstance(c := chosen.choice(n), NumberFormat)}
+    masked = limit_masks(graph, samples, options.spare_bits(16), given)
     samples = clipped(graph, samples, masked.floors)
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
@@ -142,9 +141,7 @@ def _formats(
     fracs = channel_fracs(graph, precisions, formats)
     inner = inner_formats(graph, formats, wanted, seen.largest, spare)
     chosen = {**formats, **inner.formats}
-    free = [n for n in precisions.clipping(graph, kept) if n not in graph.constants]
-    clips = clipped_bits(seen, formats, free)
-    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs, clips)
+    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs)
     return typed, inner.cut
 
 
