@@ -51,7 +51,8 @@ def select(typed: Typed, options: Options) -> Selection:
         if located.shape != node.shape:
             raise AssertionError(f"rule {choice.rule.name} placed {node} as {located.shape}")
         builder.located[node.name] = located
-        values.append(ValueBinding(node.name, located.buffer, located.access, located.fmt))
+        if node.op != "scale":  # only the caller sees it scaled
+            values.append(ValueBinding(node.name, located.buffer, located.access, located.fmt))
     outputs = tuple(_bind_output(builder, view.nodes[name]) for name in view.graph.outputs)
     used = {name for call in builder.calls for name in (*call.reads, *call.writes)}
     used.update(o.buffer for o in outputs if o.buffer is not None)
@@ -134,7 +135,10 @@ def _bind_output(builder: SelectionBuilder, node: Node) -> OutputBinding:
     if node.op == "constant":
         return OutputBinding(node.name, None, None, node.shape, node.dtype, fmt)
     located = builder.located[node.name]
-    return OutputBinding(node.name, located.buffer, located.access, node.shape, node.dtype, located.fmt)
+    place = (node.name, located.buffer, located.access, node.shape, node.dtype, located.fmt)
+    if node.op == "scale":
+        return OutputBinding(*place, node.whole("axis"), node.ints("exponents"))
+    return OutputBinding(*place)
 
 
 def _checks(

@@ -74,6 +74,8 @@ class InputBinding:
 class OutputBinding:
     """One tensor leaf of the result: read from `buffer` through `access` (sizes = shape), or, when buffer
     is None, the constant of that node name (a key of `Selection.constants`), exactly as torch has it.
+
+    exponents: along `axis`, the value at place i is the format's times 2 ** exponents[i] (empty: all 0).
     """
 
     node: str
@@ -82,6 +84,8 @@ class OutputBinding:
     shape: tuple[int, ...]
     dtype: str
     fmt: NumberFormat
+    axis: int = 0
+    exponents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from torchcalyx.ir.typerules import (
     pad_rule,
     permute_rule,
     reduce_rule,
+    scale_rule,
     slice_rule,
     view_rule,
     where_rule,
@@ -152,6 +153,8 @@ OPS: Mapping[str, Op] = {
                take_rule),
     "put": Op("base, then source written to index along dim, in order; mode is set, add, max or min; nothing "
               "where the index leaves the axis", 3, 3, ("dim", "mode"), put_rule),
+    "scale": Op("x[..., i, ...] * 2 ** exponents[i] along axis; an output, scaled by whoever reads it", 1, 1,
+                ("axis", "exponents"), scale_rule),
     "pad": Op("x with value before and after each axis", 1, 1, ("after", "before", "value"), pad_rule),
 }  # fmt: skip
 

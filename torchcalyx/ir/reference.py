@@ -71,6 +71,11 @@ def _slice(x: Tensor, starts: Sequence[int], steps: Sequence[int], sizes: Sequen
     return x
 
 
+def _scale(x: Tensor, axis: int, exponents: Sequence[int]) -> Tensor:
+    shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+    return np.asarray(np.ldexp(x, np.reshape(exponents, shape)))
+
+
 def _pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
     return np.pad(x, list(zip(before, after, strict=True)), constant_values=value)
 
@@ -157,6 +162,7 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "argmin": _along_dim(np.argmin),
     "cumsum": lambda x, dim: np.cumsum(x, axis=dim),
     "view": lambda x, shape: x.reshape(shape),
+    "scale": _scale,
     "permute": lambda x, dims: np.transpose(x, dims),
     "slice": _slice,
     "expand": lambda x, shape: np.broadcast_to(x, shape),

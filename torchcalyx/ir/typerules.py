@@ -174,6 +174,16 @@ def permute_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(tuple(types[0].shape[d] for d in dims), types[0].dtype)
 
 
+def scale_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """One exponent for each place along `axis`."""
+    (x,) = types
+    axis, exponents = attrs["axis"], _ints(attrs["exponents"], "exponents")
+    need(x.dtype in FLOATS, f"{x.dtype} has no exponents")
+    need(isinstance(axis, int) and 0 <= axis < len(x.shape), f"axis {axis} is none of the operand")
+    need(isinstance(axis, int) and len(exponents) == x.shape[axis], f"{len(exponents)} exponents")
+    return x
+
+
 def slice_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     """One (start, step, size) an axis, inside the operand, not empty."""
     (x,) = types

@@ -108,6 +108,8 @@ def _formats(
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
     graph, seen = balanced(graph, samples, precisions, kept)
+    kept |= {n.name for n in graph.nodes if n.op == "scale"}
+    choices = {n.name: choices.get(n.name, precisions.choice(n)) for n in graph.nodes}
     unsigned, follow = never_negative(graph), following(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}

@@ -14,6 +14,7 @@ from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize.fill import fill_factors
 from torchcalyx.quantize.labels import FIXED, Labelled, Labels, core, label
 from torchcalyx.quantize.observe import Seen, observe, spread
+from torchcalyx.quantize.outputs import undone_by_reader
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.rescale import Factors, channels, rescaled
 from torchcalyx.quantize.scales import NARROW
@@ -33,15 +34,16 @@ def balanced(
     stored: values that have the user's width.
     """
     given = frozenset(n.name for n in graph.nodes if isinstance(precisions.choice(n), NumberFormat))
-    found, clipping = label(graph, given), precisions.clipping(graph, stored)
+    found, clipping = label(graph, given, opened=True), precisions.clipping(graph, stored)
     free = [n for n in found.labels if n in stored and found.members(n).any()]
     seen = observe(graph, samples, clipping, free)
     if not free:
         return graph, seen
     factors = channel_factors(graph, found, seen, free)
     if np.any(factors != 1.0):
-        graph = rescaled(graph, found, factors)
+        graph = undone_by_reader(rescaled(graph, found, factors), found, factors)
         seen = observe(graph, samples, clipping)
+    found = label(graph, given)
     choices = {n.name: precisions.choice(n) for n in graph.nodes if n.name in stored}
     widths = {name: c for name, c in choices.items() if isinstance(c, int) and c <= NARROW}
     factors = fill_factors(graph, found, seen, widths, never_negative(graph))

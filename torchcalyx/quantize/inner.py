@@ -25,8 +25,8 @@ READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cums
 """Operations whose operands are stored tensors."""
 STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad", "put")
 """Operations whose results are."""
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "take")
-"""Operations whose result has exactly the operand's elements: they keep its format."""
+MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "take", "scale")
+"""Operations whose result has exactly the operand's stored elements: they keep its format."""
 INVERSES = ("rsqrt", "reciprocal")
 PROBABILITY_BITS = 3
 """Bits of a probability beyond the user's width where a matrix product reads it: rows of them make averages,
