@@ -61,7 +61,6 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (torch.tensor(0.3), X[0]),
         "decomposed from aten.bucketize: no kernel yet for aten._local_scalar_dense",
     ),
-    "embedding": (nn.Embedding(4, 3), (torch.tensor([1]),), "an index that is computed"),
     "sort": (lambda x: x.sort(), (), "no kernel yet for aten.sort"),
     "infinite power": (lambda x: x ** float("inf"), (), "the exponent inf has no finite power"),
     "floor": (lambda x: torch.floor(x), (), "no kernel yet for aten.floor"),

@@ -7,6 +7,7 @@ from torchcalyx.rules import conv, elementwise, lookups, matmul, movement, pooli
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
+    *lookups.VIEWS,
     *matmul.RULES,
     *conv.RULES,
     *pooling.RULES,

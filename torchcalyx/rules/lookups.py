@@ -124,4 +124,13 @@ def _copy(builder: SelectionBuilder, value: Located, reason: str, taken: tuple[s
     return builder.relayout(value, row_major(value.shape, builder.lanes), value.shape, reason, taken)
 
 
+def _checked(view: GraphView, node: Node) -> Match | Reject:
+    if node.op != "checked":
+        return Reject(f"{node.op} is no index", related=False)
+    if node.attr("wrap") or view.formats[node.name] != view.formats[node.args[0]]:
+        return Reject("negative indices count from the end, or the index is held in another format")
+    return Match((node.name,), node.args, lambda builder: builder.value(node.args[0]))
+
+
+VIEWS = (Rule("index as it lies", _checked),)
 RULES = (Rule("read at an index", _take), Rule("write at an index", _put))
