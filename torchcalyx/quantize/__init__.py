@@ -18,7 +18,7 @@ from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.channels import channel_fracs
-from torchcalyx.quantize.equalise import balanced
+from torchcalyx.quantize.equalise import Remembered, balanced
 from torchcalyx.quantize.inner import (
     MOVES,
     PROBABILITY_BITS,
@@ -33,7 +33,7 @@ from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share
 from torchcalyx.quantize.scales import following
 from torchcalyx.quantize.signs import never_negative
 
-__all__ = ["MOVES", "Typed", "quantize"]
+__all__ = ["MOVES", "Remembered", "Typed", "quantize"]
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,12 @@ def quantize(
     samples: Sequence[Sequence[Array]],
     options: Options,
     widths: Mapping[str, int] | None = None,
+    remembered: Remembered | None = None,
 ) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
-    widths: values, by name, that get another width than the options say.
+    widths: values, by name, that get another width than the options say. remembered: of earlier
+    calls with the same graph, samples and options; more is added to it.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
     patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an
@@ -80,11 +82,11 @@ def quantize(
     samples = clipped(graph, samples, masked.floors)
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
-    typed, cut = _formats(shared, samples, options, widths, masked)
+    typed, cut = _formats(shared, samples, options, widths, masked, remembered)
     wide = frozenset(divisor for name, divisor in divisors.items() if name in cut)
     if wide and lanes > LEAST_FOR_DIVISION:  # a word does not hold their reciprocals: divide after all
         shared, _ = share_reciprocals(masked.graph, lanes, wide)
-        typed, _ = _formats(shared, samples, options, widths, masked)
+        typed, _ = _formats(shared, samples, options, widths, masked, remembered)
     return typed
 
 
@@ -94,6 +96,7 @@ def _formats(
     options: Options,
     widths: Mapping[str, int] | None,
     masked: Masked,
+    remembered: Remembered | None,
 ) -> tuple[Typed, frozenset[str]]:
     """Formats for a graph whose masks are limited, and the intermediates that do not get all they need."""
     precisions = Precisions(graph, options, widths)
@@ -106,7 +109,7 @@ def _formats(
         choice = choices[name]
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
-    graph, seen = balanced(graph, samples, precisions, kept)
+    graph, seen = balanced(graph, samples, precisions, kept, remembered)
     kept |= {n.name for n in graph.nodes if n.op == "scale"}
     choices = {n.name: choices.get(n.name, precisions.choice(n)) for n in graph.nodes}
     unsigned, follow = never_negative(graph), following(graph)
