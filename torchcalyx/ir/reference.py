@@ -110,6 +110,17 @@ def _along_dim(function: Callable[..., Any]) -> Evaluator:
     return evaluator
 
 
+def _argsort(x: Tensor, dim: int, descending: bool) -> Tensor:
+    if descending:  # the stable order of the flipped row, backwards
+        order = np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
+        return np.asarray(x.shape[dim] - 1 - order)
+    return np.argsort(x, axis=dim, kind="stable")
+
+
+def _sort(x: Tensor, dim: int, descending: bool) -> Tensor:
+    return np.take_along_axis(x, _argsort(x, dim, descending), dim)
+
+
 _EVALUATORS: Mapping[str, Evaluator] = {
     "linear": _linear,
     "matmul": np.matmul,
@@ -169,6 +180,10 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "argmax": _along_dim(np.argmax),
     "argmin": _along_dim(np.argmin),
     "cumsum": lambda x, dim: np.cumsum(x, axis=dim),
+    "cummax": lambda x, dim: np.maximum.accumulate(x, axis=dim),
+    "cummin": lambda x, dim: np.minimum.accumulate(x, axis=dim),
+    "sort": _sort,
+    "argsort": _argsort,
     "view": lambda x, shape: x.reshape(shape),
     "scale": _scale,
     "permute": lambda x, dims: np.transpose(x, dims),

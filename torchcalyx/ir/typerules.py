@@ -166,10 +166,15 @@ def arg_reduce_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(reduced.shape, "int64")
 
 
-def cumsum_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+def cumulative_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     """Same type; `dim` is an axis."""
     _dim(attrs["dim"], len(types[0].shape))
     return TensorType(types[0].shape, _one_dtype(types, (*FLOATS, *INTS)))
+
+
+def argsort_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Indices of the same shape, int64."""
+    return TensorType(cumulative_rule(types, attrs).shape, "int64")
 
 
 def view_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:

@@ -270,7 +270,8 @@ _RULES: Mapping[str, Rule] = {
     "neg": _neg, "abs": _abs, "relu": _relu, "sign": _sign, "clamp": _clamp, "where": _union, "cat": _union,
     "minimum": _extreme(min), "maximum": _extreme(max),
     "sum": _total, "mean": _mean,
-    **dict.fromkeys(("amax", "amin", "view", "permute", "slice", "expand", "take"), _pick),
+    **dict.fromkeys(("amax", "amin", "cummax", "cummin", "sort"), _pick),
+    **dict.fromkeys(("view", "permute", "slice", "expand", "take"), _pick),
     **dict.fromkeys(
         ("sigmoid", "tanh", "erf", "exp", "exp2", "expm1", "elu", "softplus", "log", "log2", "log10", "log1p",
          "sqrt"),

@@ -21,11 +21,12 @@ from torchcalyx.quantize.bounds import Bound, constant_bound, forward, stored
 from torchcalyx.quantize.needs import Need, Place, backward, folded
 from torchcalyx.quantize.reals import HUGE, times_power_of_two
 
-READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "put")
+READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "cummax", "cummin",
+           "sort", "prod", "put")  # fmt: skip
 """Operations whose operands are stored tensors."""
 STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad", "put")
 """Operations whose results are."""
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "scale", "take")
+MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "cummax", "cummin", "sort", "take", "scale")
 """Operations whose result has exactly the operand's stored elements: they keep its format."""
 INVERSES = ("rsqrt", "reciprocal")
 PROBABILITY_BITS = 3

@@ -199,7 +199,7 @@ def _taken(p: Place, count: int) -> tuple[Need, ...]:
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("neg", "abs", "relu", "clamp", "minimum", "maximum", "amax", "amin", "view", "permute", "slice",
-         "expand", "cat", "cast"),
+         "cummax", "cummin", "sort", "expand", "cat", "cast"),
         _same,
     ),
     **dict.fromkeys(("add", "sub"), _sum_of_two), "mul": _product,
