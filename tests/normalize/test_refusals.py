@@ -65,16 +65,6 @@ REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "division by zero": (lambda x: x / 0, (), "the divisor is zero"),
     "infinite mask": (lambda x: x.tril() + torch.full((3,), -float("inf")), (), "for the value -inf"),
     "padding with infinity": (lambda x: F.pad(x, (1, 1), value=-float("inf")), (), "for the value -inf"),
-    "adding to an element": (
-        lambda x: x.index_put((torch.tensor([0, 0]),), torch.ones(3), accumulate=True),
-        (),
-        "writing twice",
-    ),
-    "many runs": (
-        lambda x: x[:, torch.arange(200) * 7 % 11 % 3],
-        (),
-        "separate runs; at most 64 become slices",
-    ),
     "unsigned": (
         lambda x: x.float(),
         (X.to(torch.uint16),),
