@@ -148,6 +148,15 @@ _WRITTEN: Mapping[str, Call] = {
     "avg_pool2d": (lambda x: F.avg_pool2d(x, 2), (IMAGE,)),
     "scaled_dot_product_attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (A3,)),
     "sort": (lambda x: x.sort(1), (X,)),
+    "argsort": (lambda x: x.argsort(1), (X,)),
+    "topk": (lambda x: x.topk(2, 1), (X,)),
+    "median": (lambda x: x.median(1), (X,)),
+    "quantile": (lambda x: x.quantile(0.3, 1), (X,)),
+    "mode": (lambda x: x.mode(1), (X,)),
+    "cummax": (lambda x: x.cummax(1), (X,)),
+    "cummin": (lambda x: x.cummin(1), (X,)),
+    "searchsorted": (lambda x: torch.searchsorted(torch.arange(4.0), x), (X,)),
+    "isin": (lambda x: torch.isin(x, torch.arange(4.0)), (X,)),
 }
 
 

@@ -6,6 +6,7 @@ from .elementwise import Elementwise
 from .folds.argreduce import ArgReduce
 from .folds.reduce import Reduce
 from .folds.scan import Scan
+from .folds.sort import Sort
 from .lookups.put import Put
 from .lookups.take import Take
 from .moves.gather import Gather
@@ -23,6 +24,7 @@ FAMILIES: tuple[type, ...] = (
     Reduce,
     ArgReduce,
     Scan,
+    Sort,
     Gather,
     Splice,
     Transpose,

@@ -22,7 +22,6 @@ WAITING = {
     111: "a convolution with computed weights",
     117: "a recurrent cell",
     119: "fake quantisation for each channel",
-    121: "topk: sorting",
 }
 """Cases whose operations belong to later issues; they are refused, by name, until then."""
 

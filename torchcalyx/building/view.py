@@ -16,19 +16,8 @@ from torchcalyx.quantize.needs import Need
 CHANNELS_LAST = ("conv", "max_pool", "sum_pool", "upsample")
 """Operations that read their first operand [N, C, *spatial] with the channels over the lanes."""
 
-NO_WISH = (
-    "view",
-    "permute",
-    "expand",
-    "slice",
-    "linear",
-    "matmul",
-    "cumsum",
-    "take",
-    "put",
-    "input",
-    "constant",
-)
+NO_WISH = ("view", "permute", "expand", "slice", "linear", "matmul", "cumsum", "cummax", "cummin", "sort",
+            "argsort", "take", "put", "input", "constant")  # fmt: skip
 """Operations whose operands have axes, or needs, of their own."""
 
 

@@ -33,7 +33,7 @@ def interval(
     if node.op == "constant":
         values = np.asarray(graph.constants[node.name])
         return Interval(int(values.min()), int(values.max())) if values.size else Interval(0, 0)
-    if node.op in ("argmax", "argmin"):
+    if node.op in ("argmax", "argmin", "argsort"):
         dim = node.attr("dim")
         assert isinstance(dim, int)
         return Interval(0, graph.node(node.args[0]).shape[dim] - 1)

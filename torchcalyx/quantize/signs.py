@@ -8,7 +8,8 @@ from torchcalyx.ir.graph import Graph, Node
 
 _ALWAYS = ("relu", "abs", "sigmoid", "exp", "exp2", "softplus", "sqrt", "rsqrt")
 _WHEN_ALL = (
-    "add", "mul", "minimum", "div", "reciprocal", "sum", "mean", "amax", "amin", "prod", "cumsum", "view",
+    "add", "mul", "minimum", "div", "reciprocal", "sum", "mean", "amax", "amin", "prod", "cumsum",
+    "cummax", "cummin", "sort", "view",
     "permute", "slice", "expand", "cat", "max_pool", "sum_pool", "upsample",
 )  # fmt: skip
 """Never negative when no operand is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchcalyx.match import Rule
-from torchcalyx.rules import conv, elementwise, lookups, matmul, movement, pooling, reduce, scan, view
+from torchcalyx.rules import conv, elementwise, lookups, matmul, movement, pooling, reduce, scan, sort, view
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
@@ -16,5 +16,6 @@ RULES: tuple[Rule, ...] = (
     *movement.RULES,
     *scan.RULES,
     *lookups.RULES,
+    *sort.RULES,
 )
 """First match wins; larger patterns stand before smaller ones."""
