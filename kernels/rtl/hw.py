@@ -230,6 +230,15 @@ class Component(Wiring):
             self._builder.control = cb.static_seq(body)
         return issue
 
+    def run_in_turn(self, *trips: int) -> list[Signal]:
+        """Static control of phases one after the other: for each a signal that is 1 in its cycles."""
+        if self.latency != sum(trips):
+            raise ValueError(f"{self.name} is declared static<{self.latency}> but runs {trips} cycles")
+        gates = [self.gate_group(f"phase{n}") for n in range(len(trips))]
+        body = [cb.static_repeat(count, ast.Enable(f"phase{n}")) for n, count in enumerate(trips)]
+        self._builder.control = cb.static_seq(*body)
+        return gates
+
     def gate_group(self, name: str) -> Signal:
         """A one-cycle static group whose only effect is a signal that is 1 while the group runs."""
         cell = self.cell("gate", (1,))

@@ -66,7 +66,7 @@ CASES: tuple[Case, ...] = (
         "logit-of-zero",
         lambda x: torch.logit(x),
         torch.tensor([0.0, 0.5]),
-        says="makes log of aten.logit",
+        says="makes logit (node",
         by=InputError,
     ),
     works(

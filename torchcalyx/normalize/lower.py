@@ -32,6 +32,7 @@ from torchcalyx.normalize.builder import (
 )
 from torchcalyx.normalize.complex import as_real, is_complex, opaque
 from torchcalyx.normalize.decompose import decompose
+from torchcalyx.normalize.own_functions import own_lowering
 from torchcalyx.normalize.pair import VALUES, AnyValue, Pair
 
 Path: TypeAlias = "tuple[torch._ops.OpOverload | None, ...]"
@@ -97,7 +98,7 @@ class Lowerer:
         reasons = []
         if is_complex(target, args, kwargs, outs):
             return self._complex(target, args, kwargs, outs, path)
-        lowering = self.table.get(target)
+        lowering = self.table.get(target) or own_lowering(target)
         if lowering is not None:
             result = self._by_table(lowering, target, args, kwargs, outs)
             if not isinstance(result, Reject):
@@ -196,6 +197,10 @@ class Lowerer:
                 value = self._node(node.target, args, kwargs, _types(node), path)
                 if isinstance(value, _NoWay):
                     reasons += [_within(name, r) if len(path) == 1 else r for r in value.reasons]
+                    if all(
+                        t is None for t in _types(node)
+                    ):  # a number that depends on data: nothing can stand for it
+                        return _NoWay(tuple(dict.fromkeys(reasons)))
                     value = self._opaque(_types(node))
                 env[node] = value
         raise AssertionError("a traced graph has an output")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
-from torchcalyx.quantize.observe import Seen
 
 Reals: TypeAlias = "npt.NDArray[np.float64]"
 Follow: TypeAlias = Callable[[Reals], Reals]
@@ -71,16 +70,6 @@ def following(graph: Graph) -> dict[str, Follow]:
 
 def _apply(node: Node, values: Reals) -> Reals:
     return np.asarray(evaluate(replace(node, shape=values.shape), [values]), dtype=np.float64)
-
-
-def clipped_bits(seen: Seen, formats: Mapping[str, NumberFormat], names: Iterable[str]) -> dict[str, int]:
-    """Integer bits by which formats are too short for the largest value in calibration, where they are."""
-    found = {
-        name: formats[name].frac - best_format(seen.largest[name], f.width, signed=f.signed).frac
-        for name in names
-        if (f := formats[name]).kind == "fixed" and f.width <= NARROW
-    }
-    return {name: bits for name, bits in found.items() if bits > 0}
 
 
 def choose_format(

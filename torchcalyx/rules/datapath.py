@@ -189,6 +189,13 @@ def _floor_div(d: Datapath, x: int, divisor: int) -> int:
     return b.select(negative, b.sub(b.const(-1), magnitude), magnitude)
 
 
+def _checked(d: Datapath, node: Node, args: list[int]) -> int:
+    if not node.attr("wrap"):
+        return args[0]
+    negative = d.b.less(args[0], d.b.const(0))
+    return d.b.select(negative, d.b.add(args[0], d.b.const(node.whole("size"))), args[0])
+
+
 def _whole(node: Node) -> int:
     value = node.attr("value")
     assert isinstance(value, (int, float))
@@ -246,6 +253,7 @@ _EMIT: Mapping[str, Emit] = {
     "bitwise_not": _bitwise_not,
     "where": lambda d, n, a: d.b.select(a[0], a[1], a[2]),
     "cast": _cast,
+    "checked": _checked,
     "div_const": _div_const,
     "floor_div_const": _floor_div_const,
     "remainder_const": _remainder_const,
