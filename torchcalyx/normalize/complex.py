@@ -40,8 +40,10 @@ class RealGraph:
         return pytree.tree_unflatten(leaves, self.spec)
 
 
-def is_complex(args: Any, kwargs: Any, outs: Any) -> bool:
-    """Whether a complex number takes part in an operation."""
+def is_complex(target: torch._ops.OpOverload, args: Any, kwargs: Any, outs: Any) -> bool:
+    """Whether complex numbers take part in an operation, seen from outside or not."""
+    if target.overloadpacket is torch.ops.aten.stft:  # may return pairs
+        return True
     leaves = pytree.tree_leaves((args, kwargs))
     dtypes = [v.dtype for v in leaves if isinstance(v, VALUES)] + [t.dtype for t in outs if t is not None]
     return any(isinstance(v, complex) for v in leaves) or any(d.startswith("complex") for d in dtypes)

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms as products with constant matrices and, for powers of two, the operation "fft".
+"""Discrete Fourier transforms as products with constant matrices.
 
 A length that is neither short nor prime is two shorter transforms with twiddle factors between them
 (Cooley-Tukey). Everything is written with real torch tensors, for tracing.
@@ -17,8 +17,6 @@ from torchcalyx.normalize.complex_numbers import Z, apart, each
 
 DIRECT = 64
 """Longest transform that is one matrix product where it could be split."""
-LEAST_RADIX = 1 << 30
-"""Shortest power of two that the operation "fft" is used for."""
 
 
 def complex_to_complex(_: Any, self: Z | Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Z:
@@ -63,7 +61,7 @@ def transform(z: Z, dim: int, forward: bool, scale: float, keep: int | None = No
     moved = Z(z.re.movedim(dim, -1), None if z.im is None else z.im.movedim(dim, -1))
     if size == 1:
         found = _times(moved, scale)
-    elif _is_radix(size) or _factors(size) is not None:
+    elif _factors(size) is not None:
         found = _split(moved, forward, scale)
         if keep is not None:
             found = Z(found.re[..., :keep], found.imag[..., :keep])
@@ -76,26 +74,15 @@ def _times(z: Z, factor: float) -> Z:
     return z if factor == 1.0 else Z(z.re * factor, None if z.im is None else z.im * factor)
 
 
-def _is_radix(size: int) -> bool:
-    return size >= LEAST_RADIX and size & (size - 1) == 0
-
-
 def _factors(size: int) -> tuple[int, int] | None:
-    """How a long transform is split: an odd factor and a power of two, or the two most alike; None: not."""
-    if size <= DIRECT:
-        return None
-    two = size & -size
-    if _is_radix(two):
-        return size // two, two
+    """How a long transform is split: the two factors most alike; None where it is not."""
     first = next((f for f in range(math.isqrt(size), 1, -1) if size % f == 0), None)
-    return None if first is None else (first, size // first)
+    return None if first is None or size <= DIRECT else (first, size // first)
 
 
 def _split(z: Z, forward: bool, scale: float) -> Z:
     """X[k1 + a k2] = sum over n2 of W_b^(n2 k2) W_N^(n2 k1) sum over n1 of W_a^(n1 k1) x[b n1 + n2]."""
     size = z.shape[-1]
-    if _is_radix(size):
-        return _radix(z, forward, scale)
     factors = _factors(size)
     assert factors is not None
     a, b = factors
@@ -130,7 +117,7 @@ def _real_inverse(z: Z, dim: int, size: int, scale: float) -> Tensor:
     """The real result of a symmetric spectrum of which the lower half is given, forward or not."""
     re, im = z.re.movedim(dim, -1), z.imag.movedim(dim, -1)
     half = size // 2 + 1
-    if _is_radix(size) or _factors(size) is not None:
+    if _factors(size) is not None:
         upper = slice(1, size - half + 1)
         whole = Z(torch.cat([re, re[..., upper].flip(-1)], -1), torch.cat([im, -im[..., upper].flip(-1)], -1))
         return _split(whole, False, scale).re.movedim(-1, dim)
@@ -139,11 +126,3 @@ def _real_inverse(z: Z, dim: int, size: int, scale: float) -> Tensor:
     weight = torch.where((place == 0) | (2 * place == size), 1.0, 2.0).to(re.dtype)
     matrix = torch.cat([w.re * weight, -w.imag * weight])
     return torch.matmul(torch.cat([re, im], -1), matrix).movedim(-1, dim)
-
-
-def _radix(z: Z, forward: bool, scale: float) -> Z:
-    """The operation "fft"; backwards it is the same with the two parts exchanged on both sides."""
-    x = _times(z, scale)
-    re, im = (x.re, x.imag) if forward else (x.imag, x.re)
-    found = torch.ops.torchcalyx.fft(re.contiguous(), im.contiguous())
-    return Z(found[0], found[1]) if forward else Z(found[1], found[0])

@@ -96,7 +96,7 @@ class Lowerer:
         if outs and all(t is not None and math.prod(t.shape) == 0 for t in outs):
             return _each(outs, lambda t: Known(torch.empty(t.shape, dtype=torch_dtype(t.dtype))))
         reasons = []
-        if is_complex(args, kwargs, outs):
+        if is_complex(target, args, kwargs, outs):
             return self._complex(target, args, kwargs, outs, path)
         lowering = self.table.get(target) or own_lowering(target)
         if lowering is not None:
