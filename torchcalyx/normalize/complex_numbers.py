@@ -141,6 +141,15 @@ def apart(x: Tensor, first: int, second: int) -> Tensor:
     return x.reshape(*x.shape[:-1], first, second)
 
 
+def matrix_product(x: Tensor, y: Tensor) -> Tensor:
+    """torch.matmul, whose own decomposition works in place for vectors."""
+    left = x.unsqueeze(0) if x.dim() == 1 else x
+    right = y.unsqueeze(1) if y.dim() == 1 else y
+    found = torch.matmul(left, right)
+    found = found.select(-1, 0) if y.dim() == 1 else found
+    return found.select(-1 if y.dim() == 1 else -2, 0) if x.dim() == 1 else found
+
+
 def polar(size: Tensor, angle: Tensor) -> Z:
     """size * e ** (i * angle)."""
     return Z(size * angle.cos(), size * angle.sin())

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from torchcalyx.normalize import complex_functions as functions
 from torchcalyx.normalize import fourier, frames
-from torchcalyx.normalize.complex_numbers import Number, Z, as_z, bilinear, parts, polar
+from torchcalyx.normalize.complex_numbers import Number, Z, as_z, bilinear, matrix_product, parts, polar
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -209,7 +209,8 @@ _LINEAR = (
 
 RULES: Mapping[Any, ComplexRule] = {
     **{packet: _each_half for packet in _LINEAR},
-    **{packet: _product for packet in (aten.mm, aten.bmm, aten.mv, aten.dot, aten.matmul)},
+    **{packet: _product for packet in (aten.mm, aten.bmm, aten.mv, aten.dot)},
+    aten.matmul: lambda _, self, other: bilinear(matrix_product, _z(self, other), _z(other, self)),
     aten.add: _added(1),
     aten.sub: _added(-1),
     aten.rsub: _rsub,

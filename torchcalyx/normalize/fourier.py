@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcalyx.normalize.complex_numbers import Z, apart, each
+from torchcalyx.normalize.complex_numbers import Z, apart, each, matrix_product
 
 DIRECT = 64
 """Longest transform that is one matrix product where it could be split."""
@@ -109,7 +109,7 @@ def _product(z: Z, forward: bool, scale: float, keep: int) -> Z:
     x = z.re
     if z.im is not None:
         x, matrix = torch.cat([z.re, z.im], -1), torch.cat([matrix, torch.cat([-w.imag, w.re], -1)], 0)
-    both = torch.matmul(x, matrix)
+    both = matrix_product(x, matrix)
     return Z(both[..., :keep], both[..., keep:])
 
 
@@ -125,4 +125,4 @@ def _real_inverse(z: Z, dim: int, size: int, scale: float) -> Tensor:
     place = torch.arange(half).unsqueeze(-1)  # all but the first, and the last of an even size, stand for two
     weight = torch.where((place == 0) | (2 * place == size), 1.0, 2.0).to(re.dtype)
     matrix = torch.cat([w.re * weight, -w.imag * weight])
-    return torch.matmul(torch.cat([re, im], -1), matrix).movedim(-1, dim)
+    return matrix_product(torch.cat([re, im], -1), matrix).movedim(-1, dim)
