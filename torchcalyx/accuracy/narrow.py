@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,8 +28,13 @@ EFFORT = 8
 """Evaluations, in units of `judging.WORK`, for the last bits one by one."""
 MOST = 150
 """Evaluations for them, however small the model."""
+HOPELESS = 2.0
+"""Times the allowed error from which on more bits elsewhere do not make good for a bit less here."""
 WIDER = 4
 """Bits above the uniform width that a tensor may get."""
+
+Names: TypeAlias = "tuple[str, ...]"
+"""Of a move: the tensor that gets fewer bits, and the one that gets more."""
 
 
 @dataclass
@@ -68,24 +74,28 @@ class Search:
         return WIDEST
 
     def narrowest(self, width: int, aim: float) -> dict[str, int]:
-        """Widths below a uniform one whose rounding uses up `aim` of the allowed error at most; the uniform
-        one where there are none.
+        """Widths whose rounding uses up `aim` of the allowed error at most, with less memory than the uniform
+        width; that one where there are none.
         """
+        best = self.ladder.uniform(width)
+        for start in dict.fromkeys((width, min(width, NARROW))):  # blame where the narrow formats are, too
+            found = self._fewest(start, aim)
+            best = best if found is None else min(best, found, key=self.ladder.bits)
+        return self._moved(best, aim)
+
+    def _fewest(self, width: int, aim: float) -> dict[str, int] | None:
+        """The least allocation found by halving the sum of single errors it allows."""
         start = self.ladder.uniform(width)
         if width not in self._blame:
             typed = self.ladder.typed(start)
             self._blame[width] = expected_blame(self.exam, typed, self.ladder.automatic)
-        return self._bit_by_bit(self._fewest(start, width, self._blame[width], aim), aim)
-
-    def _fewest(self, start: Mapping[str, int], width: int, blame: Blame, aim: float) -> dict[str, int]:
-        """The least allocation found by halving the sum of single errors it allows."""
-        best, low, high = dict(start), -3.0, 5.0
+        best, low, high = None, -3.0, 5.0
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            tried = self._allocation(start, width, blame, 2.0**middle)
+            tried = self._allocation(start, width, self._blame[width], 2.0**middle)
             if self.share(tried) <= aim:
                 low = middle
-                best = min(best, tried, key=self.ladder.bits)
+                best = tried if best is None else min(best, tried, key=self.ladder.bits)
             else:
                 high = middle
         return best
@@ -111,19 +121,39 @@ class Search:
             price = (more / np.maximum(budget - total, 1e-12)).max(axis=1, initial=0.0) / steps.cost
             steps.take(int(np.argmin(np.where(blocked, np.inf, price))))
 
-    def _bit_by_bit(self, widths: Mapping[str, int], aim: float) -> dict[str, int]:
-        """One bit less here and there, largest tensors first, as long as the rounding keeps the aim."""
-        best = dict(widths)
-        queue = sorted(self.ladder.automatic, key=self.ladder.elements, reverse=True)
+    def _moved(self, widths: Mapping[str, int], aim: float) -> dict[str, int]:
+        """Fewer bits here, or fewer here for more there, the greatest gain first, as long as the rounding
+        keeps the aim.
+        """
         left = min(MOST, EFFORT * WORK // (work(self.ladder.graph) * len(self.exam.samples)))
-        while queue and left > 0:
-            again = []
-            for name in queue[:left]:
-                width = self.rungs.step(name, best[name], -1)
-                tried = None if width is None else {**best, name: width}
-                if tried is not None and self.share(tried) <= aim:
-                    best = tried
-                    again.append(name)
-            left -= len(queue)
-            queue = again
+        best, missed, hopeless = dict(widths), set[Names](), set[str]()
+        moves = self._moves(best) if left > 0 else []
+        while moves and left > 0:
+            names, tried = moves.pop(0)
+            if names in missed or names[0] in hopeless:
+                continue
+            left -= 1
+            share = self.share(tried)
+            if share <= aim:
+                best, moves = tried, self._moves(tried)
+                continue
+            missed.add(names)
+            if len(names) == 1 and share > HOPELESS * aim:
+                hopeless.add(names[0])
         return best
+
+    def _moves(self, widths: Mapping[str, int]) -> list[tuple[Names, dict[str, int]]]:
+        """Changes that save memory, those of one tensor first: the names, and the widths they lead to."""
+        step, now = self.rungs.step, self.ladder.bits(widths)
+        found: list[tuple[Names, dict[str, int]]] = []
+        for name in self.ladder.automatic:
+            less = step(name, widths[name], -1)
+            if less is None:
+                continue
+            found.append(((name,), {**widths, name: less}))
+            for other in self.ladder.automatic:
+                more = None if other == name else step(other, widths[other], 1)
+                if more is not None:
+                    found.append(((name, other), {**widths, name: less, other: more}))
+        saving = [m for m in found if self.ladder.bits(m[1]) < now]
+        return sorted(saving, key=lambda m: (len(m[0]), self.ladder.bits(m[1])))
