@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
@@ -28,6 +28,7 @@ from torchcalyx.quantize.inner import (
 )
 from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
+from torchcalyx.quantize.outliers import separated
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share_reciprocals
 from torchcalyx.quantize.scales import following
@@ -80,6 +81,8 @@ def quantize(
     given = {n.name: c for n in graph.nodes if isinstance(c := chosen.choice(n), NumberFormat)}
     masked = limit_masks(graph, samples, options.spare_bits(16), given)
     samples = clipped(graph, samples, masked.floors)
+    # By the user's precision, not by `widths`: the nodes are the same whatever widths are tried.
+    masked = replace(masked, graph=separated(masked.graph, samples, Precisions(graph, options)))
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
     typed, cut = _formats(shared, samples, options, widths, masked, remembered)

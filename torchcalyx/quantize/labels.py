@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.powers import exponents
 from torchcalyx.ir.reference import evaluate
 
 Labels: TypeAlias = "npt.NDArray[np.int64]"
@@ -180,7 +181,7 @@ def _mul(walk: _Walk, node: Node) -> Labels | None:
         return None
     x, constant = found
     value = walk.graph.constants[constant.name]
-    if value.size == 1:  # a number stays as it is: the datapath adds shifted copies
+    if value.size == 1 or exponents(value) is not None:  # stays as it is: the datapath shifts
         return walk.labels[x.name] if x.shape == node.shape else None
     if x.shape != node.shape:
         return None

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.quantize.fresh import fresh_name
 from torchcalyx.quantize.labels import Labelled, varying_axis
 from torchcalyx.quantize.rescale import Factors
 
@@ -30,14 +31,8 @@ def undone_by_reader(graph: Graph, found: Labelled, factors: Factors) -> Graph:
         if not any(exponents):
             continue
         source = graph.node(name)
-        scaled = _fresh(f"{name}_scaled", names)
+        scaled = fresh_name(f"{name}_scaled", names)
         attrs = (("axis", axis), ("exponents", exponents))
         nodes.append(Node(scaled, "scale", (name,), attrs, source.shape, source.dtype, source.source))
         made[name] = scaled
     return replace(graph, nodes=tuple(nodes), outputs=tuple(made.get(n, n) for n in outputs))
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    found = next(n for i in range(len(taken) + 1) if (n := f"{name}_{i}" if i else name) not in taken)
-    taken.add(found)
-    return found

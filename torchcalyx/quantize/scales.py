@@ -115,3 +115,10 @@ def row_fracs(rows: Reals, largest: Reals, width: int) -> tuple[Ints, Reals]:
     best = np.argmin(errors, axis=0)
     best[np.min(errors, axis=0) >= _CLEARLY * errors[0]] = 0
     return fracs + best, np.take_along_axis(np.array(errors), best[None, :], axis=0)[0]
+
+
+def stored_rows(rows: Reals, fracs: Ints, width: int) -> Reals:
+    """The rows as formats with those fraction bits hold them."""
+    top = (1 << (width - 1)) - 1
+    scaled = np.clip(np.rint(np.ldexp(rows, fracs[:, None])), -top - 1, top)
+    return np.asarray(np.ldexp(scaled, -fracs[:, None]), dtype=np.float64)
