@@ -77,13 +77,7 @@ CASES: tuple[Case, ...] = (
     ),
     works("cross-entropy", lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2])), X),
     works("shrinks", lambda x: (F.hardshrink(x), F.softshrink(x, 1.0), F.tanhshrink(x)), X),
-    refused(
-        "bucketize",
-        lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 3.0])),
-        X,
-        says="aten.bucketize",
-        by=UnsupportedOpError,
-    ),
+    works("bucketize", lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 3.0])), X),
     refused(
         "histogramdd",
         lambda x: torch.histogramdd(x, [2, 2, 2, 2])[0],

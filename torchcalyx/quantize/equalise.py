@@ -153,8 +153,10 @@ def _bits_below(values: Factors, tensors: Labels, known: npt.NDArray[np.bool_]) 
 def _sizes(graph: Graph, node: Node, seen: Seen) -> Factors:
     """How large each channel of a layer's result can become, up to a factor that all share."""
     weight = graph.constants[node.args[1]].astype(np.float64)
-    rows = np.sqrt(np.square(weight.reshape(weight.shape[0], -1)).sum(axis=1))
-    sizes = rows * seen.largest[node.args[0]]
+    rows = weight.reshape(weight.shape[0], -1)
+    peak = float(np.max(np.abs(rows), initial=0.0)) or 1.0  # squares of the weights may pass float64
+    lengths = np.sqrt(np.square(rows / peak).sum(axis=1))
+    sizes = lengths * np.minimum(peak * seen.largest[node.args[0]], np.finfo(np.float64).max / rows.size)
     if len(node.args) == 3:
         sizes = np.maximum(sizes, np.abs(graph.constants[node.args[2]].astype(np.float64)))
     return np.asarray(sizes)

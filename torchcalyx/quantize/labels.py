@@ -263,6 +263,8 @@ def _folded(walk: _Walk, node: Node) -> Labels | None:
 def varying_axis(labels: Labels) -> int | None:
     """The only axis along which labels differ; None when there is no such axis."""
     few = core(labels)[0]
+    if not few.size:
+        return None
     found = [d for d in range(few.ndim) if np.any(few != np.take(few, [0], d))]
     return found[0] if len(found) == 1 else None
 

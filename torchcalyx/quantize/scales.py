@@ -48,11 +48,12 @@ def stored(values: Reals, fmt: NumberFormat) -> Reals:
 
 
 def square_error(values: Reals, fmt: NumberFormat, follow: Follow | None = None) -> float:
-    """Mean square error of storing `values`, or of what follows."""
+    """Mean square error of storing `values`, or of what follows; infinite where its square passes float64."""
     found, wanted = stored(values, fmt), values
     if follow is not None:
         found, wanted = follow(found), follow(wanted)
-    return float(np.mean(np.square(found - wanted)))
+    with np.errstate(over="ignore"):
+        return float(np.mean(np.square(found - wanted)))
 
 
 def following(graph: Graph) -> dict[str, Follow]:
@@ -99,7 +100,8 @@ def choose_format(
 def row_fracs(rows: Reals, largest: Reals, width: int) -> tuple[Ints, Reals]:
     """Fraction bits of each row of weights, chosen as `choose_format` does, and its mean square error.
 
-    largest: magnitude of each row, none 0. rows: all elements or a sample of them.
+    largest: magnitude of each row, none 0. rows: all elements or a sample of them. Errors whose square
+    passes float64 are infinite.
     """
     top = (1 << (width - 1)) - 1
     fracs = width - 1 - np.frexp(largest)[1].astype(np.int64)
@@ -108,7 +110,8 @@ def row_fracs(rows: Reals, largest: Reals, width: int) -> tuple[Ints, Reals]:
     for more in range(_FINER + 1 if width <= NARROW else 1):
         scaled = np.ldexp(rows, (fracs + more)[:, None])
         lost = np.clip(np.rint(scaled), -top - 1, top) - scaled
-        errors.append(np.mean(np.square(lost), axis=1) * 4.0 ** -(fracs + more))
+        with np.errstate(over="ignore"):
+            errors.append(np.mean(np.square(lost), axis=1) * 4.0 ** -(fracs + more))
     best = np.argmin(errors, axis=0)
     best[np.min(errors, axis=0) >= _CLEARLY * errors[0]] = 0
     return fracs + best, np.take_along_axis(np.array(errors), best[None, :], axis=0)[0]
