@@ -1,5 +1,5 @@
-"""Fourier transforms of complex vectors on 64 multipliers: cycles. Bound: N log2 N / (2 x 64), the butterflies
-of a radix-2 transform with a multiplier each.
+"""Fourier transforms of complex vectors on 64 multipliers: cycles. Bound: N log2 N / (2 x 64), the
+butterflies of a radix-2 transform with a multiplier each.
 
     python -m benchmarks.transforms [--quick]
 
