@@ -85,9 +85,7 @@ CASES: tuple[Case, ...] = (
         says="- aten.histogramdd (node",
         by=UnsupportedOpError,
     ),
-    refused(
-        "histc", lambda x: torch.histc(x, 4), X, says="no kernel yet for aten.histc", by=UnsupportedOpError
-    ),
+    works("histc", lambda x: torch.histc(x, 4), X),
     refused("svd", lambda x: torch.linalg.svd(x), X, says="- aten.linalg_svd (node", by=UnsupportedOpError),
     refused("cdist", lambda x: torch.cdist(x, x, p=3.0), X, says="- aten.cdist (node", by=UnsupportedOpError),
     works("complex-inside", lambda x: torch.fft.rfft(x).abs(), X),
