@@ -86,12 +86,12 @@ class Elementwise:
         return product(self.out.access.sizes)
 
     def cost(self) -> Cost:
-        """Adders of all lanes; the pipeline's registers at the width of the result."""
+        """Adders, pipeline registers and tables of all lanes."""
         lanes = self.out.layout.lanes
         return Cost(
             self.expr.multiplications * lanes,
             self.expr.adders * lanes,
-            self.stage.depth * lanes * self.expr.ops[-1].value.width,
+            self.stage.register_bits,
             self.expr.table_bits * lanes,
         )
 

@@ -7,6 +7,8 @@ from .folds.argreduce import ArgReduce
 from .folds.reduce import Reduce
 from .folds.scan import Scan
 from .folds.sort import Sort
+from .lookups.put import Put
+from .lookups.take import Take
 from .moves.gather import Gather
 from .moves.splice import Splice
 from .moves.transpose import Transpose
@@ -26,5 +28,7 @@ FAMILIES: tuple[type, ...] = (
     Gather,
     Splice,
     Transpose,
+    Take,
+    Put,
 )
 """The spec class of each family; its module's docstring states equation, interface, cycles and numbers."""

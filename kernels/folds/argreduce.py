@@ -139,7 +139,8 @@ class ArgReduce:
         """Comparators of the tree and the accumulators; the best values and indices so far."""
         width = self.reader.width
         best = width if self.lanes == "kept" else 1
-        return Cost(0, width + best, best * (self.source.fmt.width + index_bits(self.count)))
+        held = best * (self.source.fmt.width + index_bits(self.count))
+        return Cost(0, width + best, held + self.reader.register_bits)
 
     def emulate(self, *arrays: IntArray) -> Emulated:
         """Bit-exact."""

@@ -160,13 +160,13 @@ class Reduce:
         return product(self.sizes)
 
     def cost(self) -> Cost:
-        """Adders of both expressions, the tree and the accumulators."""
+        """Adders of both expressions, the tree and the accumulators; these and both pipelines."""
         lanes, width = self.out.layout.lanes, self.reader.width
         adders = self.prologue.adders * width + self.epilogue.adders * lanes
         accumulators = width if self.lanes == "kept" else 1
         held = (accumulators + (0 if self.lanes == "kept" else lanes - 1)) * self.total.width
         pairs = self.reader.pairs + self.epilogue.multiplications * lanes
-        return Cost(pairs, adders + width, held + self.writer.depth * self.out.width)
+        return Cost(pairs, adders + width, held + self.reader.register_bits + self.writer.register_bits)
 
     def emulate(self, *arrays: IntArray) -> Emulated:
         """Bit-exact; saturations of both expressions."""

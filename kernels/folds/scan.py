@@ -154,11 +154,12 @@ class Scan:
         return product(self.sizes)
 
     def cost(self) -> Cost:
-        """Adders of the prefix network and the accumulators."""
+        """Adders of the prefix network and the accumulators; these and both pipelines."""
         lanes, width = self.out.layout.lanes, self.reader.width
         adders = width * (1 + (levels(lanes) if self.lanes == "folded" else 0))
         pairs = self.reader.pairs + self.epilogue.multiplications * lanes
-        return Cost(pairs, adders, width * self.total.width)
+        pipelines = self.reader.register_bits + self.writer.register_bits
+        return Cost(pairs, adders, width * self.total.width + pipelines)
 
     def emulate(self, *arrays: IntArray) -> Emulated:
         """Bit-exact; saturations of both expressions."""

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from ..arith.expr import Expr, Value, value_of
 from ..engine.spec import EngineSpec
 from ..rtl.hw import Component, Instance, Memory, Signal
-from ..rtl.lane import lane_component, latency, operand_widths
+from ..rtl.lane import lane_component, latency, operand_widths, register_bits
 from ..rtl.loops import Loop, Nest
 from .access import Operand
 from .stage import connect_pairs, read_operand, reading_mode
@@ -42,6 +42,11 @@ class Reader:
     def latency(self) -> int:
         """Cycles from a step to its results."""
         return 1 + latency(self.expr, self.mul_stages)
+
+    @property
+    def register_bits(self) -> int:
+        """Bits of the pipelines of all elements of a step."""
+        return self.width * register_bits(self.expr, self.mul_stages)
 
     @property
     def value(self) -> Value:

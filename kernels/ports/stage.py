@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..arith.expr import Expr
 from ..arith.numerics import bits_for_range, product
 from ..rtl.hw import Component, Instance, Memory, Signal
-from ..rtl.lane import lane_component, latency
+from ..rtl.lane import lane_component, latency, register_bits
 from ..rtl.loops import Loop, Nest
 from .access import Access, Operand
 
@@ -129,6 +129,11 @@ class Stage:
     def depth(self) -> int:
         """Cycles from a step to the write of its word."""
         return self.lead + latency(self.expr, self.mul_stages)
+
+    @property
+    def register_bits(self) -> int:
+        """Bits of the pipelines of all lanes."""
+        return self.lanes * register_bits(self.expr, self.mul_stages)
 
     @property
     def steps(self) -> int:

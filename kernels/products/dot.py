@@ -33,7 +33,7 @@ from ..ports.access import Operand
 from ..ports.epilogue import written
 from ..ports.stage import reading_mode
 from ..rtl.hw import Component, Program, digest
-from ..rtl.lane import latency
+from ..rtl.lane import register_bits
 from .contraction import accumulator, epilogue_refusal, exact_matmul, merge_leading
 from .dot_control import build_controller
 from .dot_parameters import DotParameters
@@ -137,12 +137,12 @@ class Dot(DotParameters):
         return product(self.out.access.sizes) * self.inner
 
     def cost(self) -> Cost:
-        """Multipliers in use; adders of trees and epilogue; accumulators and collected tiles."""
+        """Multipliers in use; adders of trees and epilogue; accumulators and the epilogue's pipeline."""
         units = self.columns * self.depth
         return Cost(
             units,
             units + self.epilogue.adders * self.depth,
-            self.depth * (self.total.width + latency(self.epilogue) * self.out.fmt.width),
+            self.depth * (self.total.width + register_bits(self.epilogue)),
         )
 
     def emulate(self, *arrays: IntArray) -> Emulated:

@@ -32,7 +32,7 @@ from ..engine.spec import EngineSpec
 from ..ports.access import Operand
 from ..ports.epilogue import written
 from ..rtl.hw import Component, Program, digest
-from ..rtl.lane import latency
+from ..rtl.lane import register_bits
 from .contraction import accumulator, epilogue_refusal, exact_matmul, merge_leading
 from .feed import feed_refusal
 from .systolic_control import build_controller
@@ -95,9 +95,9 @@ class Systolic(SystolicParameters):
         return product(self.out.access.sizes) * self.matrix[2]
 
     def cost(self) -> Cost:
-        """Multipliers in use; adders of accumulators and epilogue; accumulators and finished sums."""
+        """Multipliers in use; adders of accumulators and epilogue; accumulators, finished sums, pipeline."""
         units = self.rows * self.lanes
-        stage_bits = latency(self.epilogue) * self.lanes * self.out.fmt.width
+        stage_bits = self.lanes * register_bits(self.epilogue)
         return Cost(
             units, units + self.epilogue.adders * self.lanes, 2 * units * self.total.width + stage_bits
         )

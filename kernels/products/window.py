@@ -35,7 +35,7 @@ from ..engine.spec import EngineSpec
 from ..ports.access import Operand
 from ..ports.epilogue import written
 from ..rtl.hw import Component, Program, digest
-from ..rtl.lane import latency
+from ..rtl.lane import register_bits
 from .contraction import accumulator, epilogue_refusal, exact_matmul
 from .window_access import window_of
 from .window_control import build_controller
@@ -123,9 +123,9 @@ class WindowDot(WindowParameters):
         return product(self.out.access.sizes) * self.inner
 
     def cost(self) -> Cost:
-        """Multipliers in use; adders of trees and epilogue; window, accumulators and collected tiles."""
+        """Multipliers in use; adders of trees and epilogue; window, accumulators, the epilogue's pipeline."""
         units = self.columns * self.depth
-        drain = self.depth * (self.total.width + latency(self.epilogue) * self.out.fmt.width)
+        drain = self.depth * (self.total.width + register_bits(self.epilogue))
         window = (self.window.register_elements + self.depth) * self.left.fmt.width
         return Cost(units, units + self.epilogue.adders * self.depth, drain + window)
 

@@ -149,6 +149,12 @@ class Component(Wiring):
             self.connect(f"{name}.{port.rstrip('_')}", signal)
         return name
 
+    @property
+    def delay_bits(self) -> int:
+        """Bits of the delays made so far."""
+        made = (cell.comp for cell in self._ast.cells)
+        return sum(c.args[0] * c.args[1] for c in made if isinstance(c, ast.CompInst) and c.id == "pipe")
+
     def _name(self, stem: str) -> str:
         self._count += 1
         return f"{stem}_{self._count}"

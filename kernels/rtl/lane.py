@@ -207,6 +207,12 @@ def latency(expr: Expr, mul_stages: int = 1) -> int:
     return _schedule(expr, mul_stages, None)[0]
 
 
+@lru_cache(maxsize=4096)
+def register_bits(expr: Expr, mul_stages: int = 1) -> int:
+    """Bits of the pipeline registers of one lane, each as wide as the intermediate it holds."""
+    return lane_component(Program(), expr, mul_stages).delay_bits
+
+
 def operand_widths(expr: Expr) -> tuple[tuple[int, int], ...]:
     """Widths of both operands of each multiplication, in order."""
     return tuple(

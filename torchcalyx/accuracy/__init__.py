@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from torchcalyx.accuracy.blame import limited, measured_blame, roots
+from torchcalyx.accuracy.automatic import automatic_trials
+from torchcalyx.accuracy.blame import measured_blame
 from torchcalyx.accuracy.judging import Exam, make_exam
 from torchcalyx.accuracy.ladder import WIDEST, Ladder
-from torchcalyx.accuracy.narrow import narrowest
+from torchcalyx.accuracy.memory import memory_bits, places
 from torchcalyx.accuracy.record import Names, record, search_record, suspects
+from torchcalyx.accuracy.rounding import limited, roots
 from torchcalyx.accuracy.telling import tell
 from torchcalyx.accuracy.trial import Trial, try_out
 from torchcalyx.accuracy.widen import NEAR, widened
@@ -70,40 +72,41 @@ def fit(
     exam = make_exam(typed.graph, samples, names.outputs, options, MORE if automatic else 1)
     first = try_out(typed, selection, exam, names.inputs, {})
     if first.worst <= 1 and not automatic:
-        return Fitted(typed, selection, record(exam, first))
-    ladder = Ladder(graph, typed, samples, options)
+        return Fitted(typed, selection, record(exam, first, options))
+    ladder = Ladder(graph, typed, samples, options, places(typed.graph, selection, roots(typed)))
     first = replace(first, widths=ladder.asked)
     trials = [first, *_search(ladder, first, exam, names, options)]
     least = max(1.0, NEAR * min(t.worst for t in trials))
-    best = min((t for t in trials if t.worst <= least), key=lambda t: ladder.bits(t.widths))
+    good = [t for t in trials if t.worst <= least]
+    best = min(good, key=lambda t: (memory_bits(t.selection, options), ladder.bits(t.widths)))
     blame = measured_blame(exam, best, roots(typed)).worst()
-    accuracy = search_record(exam, first, best, len(trials), ladder, blame, names)
+    accuracy = search_record(exam, first, best, len(trials), ladder, blame, names, options)
     tell(accuracy, suspects(best, ladder, blame, names), options)
     return Fitted(best.typed, best.selection, accuracy)
 
 
 def _search(ladder: Ladder, first: Trial, exam: Exam, names: Names, options: Options) -> Iterator[Trial]:
     """Trials until one keeps the tolerance; the last one has the most bits there are."""
+
+    def tried(widths: Mapping[str, int]) -> Trial | None:
+        return _trial(ladder, widths, exam, names, options)
+
     trial: Trial | None = first
-    widths: Mapping[str, int] = ladder.asked
     if ladder.automatic:
-        widths = narrowest(ladder, exam)
-        trial = _trial(ladder, widths, exam, names, options)
-        if trial is not None:
+        for trial in automatic_trials(ladder, exam, tried):
             yield trial
     for aim in AIMS:
         if trial is None or trial.worst <= 1:
             return
-        found = limited([o.share for o in trial.outputs])
+        found, widths = limited([o.share for o in trial.outputs]), trial.widths
         wider = widened(ladder, widths, measured_blame(exam, trial, roots(trial.typed)), found, aim)
         if wider == widths:
             break
-        widths = wider
-        trial = _trial(ladder, widths, exam, names, options)
+        trial = tried(wider)
         if trial is not None:
             yield trial
     if trial is not None and trial.worst > 1 and ladder.free:
-        widest = _trial(ladder, dict.fromkeys(ladder.free, WIDEST), exam, names, options)
+        widest = tried(dict.fromkeys(ladder.free, WIDEST))
         if widest is not None:
             yield widest
 

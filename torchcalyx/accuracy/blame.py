@@ -13,16 +13,14 @@ import numpy.typing as npt
 
 from torchcalyx.accuracy.disturbed import Edit, Tensor, Values, disturbed
 from torchcalyx.accuracy.judging import Exam
+from torchcalyx.accuracy.rounding import limited, roots, stored_as
 from torchcalyx.accuracy.trial import Trial
 from torchcalyx.emulate import EmulationResult
 from torchcalyx.host import Stored, real_values
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.ir.reference import evaluate
-from torchcalyx.kernels.arith.numerics import NumberFormat
-from torchcalyx.quantize import MOVES, Typed
+from torchcalyx.quantize import Typed
 
-INFINITE = 1e9
-"""Stands for a share of an allowed error of 0."""
 Matrix = npt.NDArray[np.float64]
 
 
@@ -38,27 +36,9 @@ class Blame:
         return {n: float(s) for n, s in zip(self.names, self.shares.max(axis=1, initial=0.0), strict=True)}
 
 
-def limited(shares: npt.ArrayLike) -> Matrix:
-    """Shares as finite numbers."""
-    return np.asarray(np.nan_to_num(np.asarray(shares, np.float64), nan=INFINITE, posinf=INFINITE))
-
-
-def roots(typed: Typed) -> tuple[str, ...]:
-    """The float values in memory that have a width of their own; moved elements keep their operand's."""
-    return tuple(
-        n.name
-        for n in typed.graph.nodes
-        if n.name in typed.stored and n.dtype.startswith("float") and n.op not in MOVES
-    )
-
-
-def rounding(fmt: NumberFormat) -> Edit:
-    """What storing a value in a format makes of it."""
-    return lambda value: fmt.dequantize(fmt.quantize(value))
-
-
 def measured_blame(exam: Exam, trial: Trial, names: Sequence[str]) -> Blame:
     """Blame for the errors that the software model made."""
+    exam = exam.on(trial.typed.graph)
     errors = [
         _own_errors(trial, values, stored, emulated)
         for values, stored, emulated in zip(exam.values, trial.stored, trial.emulated, strict=True)
@@ -71,9 +51,9 @@ def measured_blame(exam: Exam, trial: Trial, names: Sequence[str]) -> Blame:
     return _carried(exam, names, edit)
 
 
-def expected_blame(exam: Exam, formats: Mapping[str, NumberFormat]) -> Blame:
-    """Blame for the rounding of values to formats."""
-    return _carried(exam, tuple(formats), lambda name, _: rounding(formats[name]))
+def expected_blame(exam: Exam, typed: Typed, names: Sequence[str]) -> Blame:
+    """Blame for the rounding of stored values to their formats."""
+    return _carried(exam.on(typed.graph), names, lambda name, _: stored_as(typed, name))
 
 
 def _carried(exam: Exam, names: Sequence[str], edit: Callable[[str, int], Edit | None]) -> Blame:
@@ -106,11 +86,11 @@ def _own_errors(trial: Trial, exact: Values, stored: Stored, emulated: Emulation
 
 def _model_values(trial: Trial, graph: Graph, stored: Stored, emulated: EmulationResult) -> dict[str, Tensor]:
     """The stored values of the software model as reals."""
-    selection, formats = trial.selection, trial.typed.formats
+    selection = trial.selection
     found: dict[str, Tensor] = {
-        node.name: rounding(formats[node.name])(graph.constants[node.name])
-        for node in graph.nodes
-        if node.op == "constant" and node.dtype.startswith("float")
+        name: stored_as(trial.typed, name)(graph.constants[name])
+        for name in roots(trial.typed)
+        if name in graph.constants
     }
     for binding, integers in zip(selection.inputs, stored.arrays, strict=True):
         found[binding.node] = np.asarray(real_values(binding.fmt, integers))

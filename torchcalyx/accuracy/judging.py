@@ -39,6 +39,14 @@ class Exam:
     values: tuple[Values, ...] = field(repr=False)
     outputs: tuple[OutputAccuracy, ...]
 
+    def on(self, graph: Graph) -> Exam:
+        """The same exam for a graph that computes the same outputs with other constants: factors have moved
+        between its layers, so what lies between inputs and outputs has other values.
+        """
+        if graph is self.graph or (graph.nodes == self.graph.nodes and _same_constants(graph, self.graph)):
+            return self
+        return replace(self, graph=graph, values=tuple(exact_values(graph, s) for s in self.samples))
+
     def marks(self, found: Sequence[Sequence[Tensor | None]]) -> tuple[OutputAccuracy, ...]:
         """The outputs with the errors of `found`: for each sample an array an output, None where exact."""
         errors = [0.0] * len(self.outputs)
@@ -88,6 +96,15 @@ def work(graph: Graph) -> int:
             folded = nodes[node.args[0]].shape[-1]
         total += folded * product(node.shape)
     return total
+
+
+def _same_constants(a: Graph, b: Graph) -> bool:
+    if a.constants.keys() != b.constants.keys():
+        return False
+    return all(
+        value is b.constants[name] or np.array_equal(value, b.constants[name])
+        for name, value in a.constants.items()
+    )
 
 
 def _some(samples: Sequence[tuple[Array, ...]], count: int) -> tuple[tuple[Array, ...], ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchcalyx.accuracy.blame import roots
 from torchcalyx.accuracy.judging import Exam
 from torchcalyx.accuracy.ladder import Ladder
+from torchcalyx.accuracy.memory import memory_bits, tensor_bits
 from torchcalyx.accuracy.telling import Suspect
 from torchcalyx.accuracy.trial import Trial
 from torchcalyx.ir.graph import Graph, Node
-from torchcalyx.kernels.arith.numerics import product
+from torchcalyx.options import Options
 from torchcalyx.results.accuracy import Accuracy, TensorAccuracy
 
 
@@ -23,7 +23,7 @@ class Names:
     outputs: Sequence[str]
 
 
-def record(exam: Exam, trial: Trial) -> Accuracy:
+def record(exam: Exam, trial: Trial, options: Options) -> Accuracy:
     """Of a check that needed nothing else."""
     return Accuracy(
         exam.tolerance,
@@ -31,8 +31,9 @@ def record(exam: Exam, trial: Trial) -> Accuracy:
         exam.calibrated,
         trial.outputs,
         (),
-        (_tensor_bits(trial),) * 2,
+        (tensor_bits(trial.typed, trial.selection),) * 2,
         (trial.register_bits,) * 2,
+        (memory_bits(trial.selection, options),) * 2,
         1,
     )
 
@@ -45,6 +46,7 @@ def search_record(
     ladder: Ladder,
     blame: Mapping[str, float],
     names: Names,
+    options: Options,
 ) -> Accuracy:
     """Of a search that led from the first trial to the best one."""
     automatic = set(ladder.automatic)
@@ -69,8 +71,9 @@ def search_record(
         exam.calibrated,
         best.outputs,
         tensors,
-        (_tensor_bits(first), _tensor_bits(best)),
+        (tensor_bits(first.typed, first.selection), tensor_bits(best.typed, best.selection)),
         (first.register_bits, best.register_bits),
+        (memory_bits(first.selection, options), memory_bits(best.selection, options)),
         trials,
     )
 
@@ -89,11 +92,6 @@ def suspects(best: Trial, ladder: Ladder, blame: Mapping[str, float], names: Nam
         for node in graph.nodes
         if node.name in blame
     ]
-
-
-def _tensor_bits(trial: Trial) -> int:
-    nodes, formats = trial.typed.graph.by_name, trial.typed.formats
-    return sum(product(nodes[name].shape) * formats[name].width for name in roots(trial.typed))
 
 
 def _title(graph: Graph, node: Node, names: Names) -> str:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from torchcalyx.accuracy.blame import Blame
 from torchcalyx.accuracy.ladder import WIDEST, Ladder
+from torchcalyx.accuracy.rungs import Rungs
 
 NEAR = 1.25
 """Where 32 bits miss, how near to their error widening goes."""
@@ -49,7 +50,7 @@ class Steps:
     """
 
     def __init__(
-        self, ladder: Ladder, widths: Mapping[str, int], blame: Blame, found: Vector, by: int
+        self, ladder: Ladder | Rungs, widths: Mapping[str, int], blame: Blame, found: Vector, by: int
     ) -> None:
         total = blame.shares.sum(axis=0)
         self.shares = blame.shares * np.where(total > 0, found / np.where(total > 0, total, 1.0), 0.0)

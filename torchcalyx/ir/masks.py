@@ -17,7 +17,7 @@ from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.reference import evaluate
 
 _VIEWS = ("view", "permute", "expand", "slice")
-_EXPONENTIALS = ("exp", "exp2")
+EXPONENTIALS = ("exp", "exp2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _only_softmax(
             continue
         if reader.op != "sub" or reader.args[0] != value or _origin(reader.args[1], nodes) != peak.name:
             return False
-        if not readers[reader.name] or any(r.op not in _EXPONENTIALS for r in readers[reader.name]):
+        if not readers[reader.name] or any(r.op not in EXPONENTIALS for r in readers[reader.name]):
             return False
     return len(readers[value]) > 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
@@ -18,7 +18,7 @@ from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.channels import channel_fracs
-from torchcalyx.quantize.equalise import balanced
+from torchcalyx.quantize.equalise import Remembered, balanced
 from torchcalyx.quantize.inner import (
     MOVES,
     PROBABILITY_BITS,
@@ -28,12 +28,13 @@ from torchcalyx.quantize.inner import (
 )
 from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
+from torchcalyx.quantize.outliers import separated
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share_reciprocals
-from torchcalyx.quantize.scales import clipped_bits, following
+from torchcalyx.quantize.scales import following
 from torchcalyx.quantize.signs import never_negative
 
-__all__ = ["MOVES", "Typed", "quantize"]
+__all__ = ["MOVES", "Remembered", "Typed", "quantize"]
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,6 @@ class Typed:
     the user's width; the others are intermediates. floors: least value of inputs that are masks. heads:
     masked softmaxes of the graph that was quantised, whose rows a call has to look at. weight_fracs: fraction
     bits wanted for each output channel of constant weights, where they are not all those of the format.
-    clipped: integer bits of computed values that calibration used and the format has not, where clipping has
-    the lesser error.
     """
 
     graph: Graph
@@ -56,7 +55,6 @@ class Typed:
     floors: Mapping[str, float] = field(hash=False, default_factory=dict)
     heads: tuple[Head, ...] = ()
     weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
-    clipped: Mapping[str, int] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -67,25 +65,31 @@ def quantize(
     samples: Sequence[Sequence[Array]],
     options: Options,
     widths: Mapping[str, int] | None = None,
+    remembered: Remembered | None = None,
 ) -> Typed:
     """Formats for all values of `graph`. samples: calibration inputs, each in the order of `graph.inputs`.
 
-    widths: values, by name, that get another width than the options say.
+    widths: values, by name, that get another width than the options say. remembered: of earlier
+    calls with the same graph, samples and options; more is added to it.
 
     Raises InputError when a calibration input makes a value infinite or NaN, OptionsError for precision
     patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an
     operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    masked = limit_masks(graph, samples, options.spare_bits(16))
+    chosen = Precisions(graph, options, widths)
+    given = {n.name: c for n in graph.nodes if isinstance(c := chosen.choice(n), NumberFormat)}
+    masked = limit_masks(graph, samples, options.spare_bits(16), given)
     samples = clipped(graph, samples, masked.floors)
+    # By the user's precision, not by `widths`: the nodes are the same whatever widths are tried.
+    masked = replace(masked, graph=separated(masked.graph, samples, Precisions(graph, options)))
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
-    typed, cut = _formats(shared, samples, options, widths, masked)
+    typed, cut = _formats(shared, samples, options, widths, masked, remembered)
     wide = frozenset(divisor for name, divisor in divisors.items() if name in cut)
     if wide and lanes > LEAST_FOR_DIVISION:  # a word does not hold their reciprocals: divide after all
         shared, _ = share_reciprocals(masked.graph, lanes, wide)
-        typed, _ = _formats(shared, samples, options, widths, masked)
+        typed, _ = _formats(shared, samples, options, widths, masked, remembered)
     return typed
 
 
@@ -95,6 +99,7 @@ def _formats(
     options: Options,
     widths: Mapping[str, int] | None,
     masked: Masked,
+    remembered: Remembered | None,
 ) -> tuple[Typed, frozenset[str]]:
     """Formats for a graph whose masks are limited, and the intermediates that do not get all they need."""
     precisions = Precisions(graph, options, widths)
@@ -107,7 +112,9 @@ def _formats(
         choice = choices[name]
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
-    graph, seen = balanced(graph, samples, precisions, kept)
+    graph, seen = balanced(graph, samples, precisions, kept, remembered)
+    kept |= {n.name for n in graph.nodes if n.op == "scale"}
+    choices = {n.name: choices.get(n.name, precisions.choice(n)) for n in graph.nodes}
     unsigned, follow = never_negative(graph), following(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
@@ -140,9 +147,7 @@ def _formats(
     fracs = channel_fracs(graph, precisions, formats)
     inner = inner_formats(graph, formats, wanted, seen.largest, spare)
     chosen = {**formats, **inner.formats}
-    free = [n for n in precisions.clipping(graph, kept) if n not in graph.constants]
-    clips = clipped_bits(seen, formats, free)
-    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs, clips)
+    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs)
     return typed, inner.cut
 
 

@@ -5,6 +5,8 @@ its format.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,7 @@ from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize.fill import fill_factors
 from torchcalyx.quantize.labels import FIXED, Labelled, Labels, core, label
 from torchcalyx.quantize.observe import Seen, observe, spread
+from torchcalyx.quantize.outputs import undone_by_reader
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.rescale import Factors, channels, rescaled
 from torchcalyx.quantize.scales import NARROW
@@ -25,30 +28,68 @@ _MOST = 40
 """Bits of the greatest factor."""
 
 
+@dataclass(frozen=True)
+class Alike:
+    """A graph whose channels have like scales, before anything is said about widths. seen: what calibration
+    shows of it.
+    """
+
+    graph: Graph
+    found: Labelled
+    seen: Seen
+
+
+Remembered: TypeAlias = "dict[tuple[frozenset[str], tuple[Node, ...]], Alike]"
+"""For quantising one graph with one calibration set again and again: what does not depend on widths."""
+
+
 def balanced(
-    graph: Graph, samples: Sequence[Sequence[Array]], precisions: Precisions, stored: frozenset[str]
+    graph: Graph,
+    samples: Sequence[Sequence[Array]],
+    precisions: Precisions,
+    stored: frozenset[str],
+    remembered: Remembered | None = None,
 ) -> tuple[Graph, Seen]:
     """The same model with activations of like scales, and what calibration shows of it.
 
     stored: values that have the user's width.
     """
-    given = frozenset(n.name for n in graph.nodes if isinstance(precisions.choice(n), NumberFormat))
-    found, clipping = label(graph, given), precisions.clipping(graph, stored)
-    free = [n for n in found.labels if n in stored and found.members(n).any()]
-    seen = observe(graph, samples, clipping, free)
-    if not free:
-        return graph, seen
-    factors = channel_factors(graph, found, seen, free)
-    if np.any(factors != 1.0):
-        graph = rescaled(graph, found, factors)
-        seen = observe(graph, samples, clipping)
+    if remembered is None:
+        alike = _alike(graph, samples, precisions, stored, precisions.clipping(graph, stored))
+    else:
+        key = (stored, graph.nodes)
+        if key not in remembered:
+            clipping = precisions.clipping(graph, stored, any_width=True)
+            remembered[key] = _alike(graph, samples, precisions, stored, clipping)
+        alike = remembered[key]
+    graph, found, seen = alike.graph, alike.found, alike.seen
     choices = {n.name: precisions.choice(n) for n in graph.nodes if n.name in stored}
     widths = {name: c for name, c in choices.items() if isinstance(c, int) and c <= NARROW}
+    if not widths or not any(found.members(n).any() for n in found.labels if n in stored):
+        return graph, seen
     factors = fill_factors(graph, found, seen, widths, never_negative(graph))
     if np.all(factors == 1.0):
         return graph, seen
     graph = rescaled(graph, found, factors)
     return graph, scaled(graph, seen, found, factors)
+
+
+def _alike(
+    graph: Graph,
+    samples: Sequence[Sequence[Array]],
+    precisions: Precisions,
+    stored: frozenset[str],
+    clipping: Sequence[str],
+) -> Alike:
+    given = frozenset(n.name for n in graph.nodes if isinstance(precisions.choice(n), NumberFormat))
+    found = label(graph, given, opened=True)
+    free = [n for n in found.labels if n in stored and found.members(n).any()]
+    seen = observe(graph, samples, clipping, free)
+    factors = channel_factors(graph, found, seen, free) if free else np.ones(found.count)
+    if np.any(factors != 1.0):
+        graph = undone_by_reader(rescaled(graph, found, factors), found, factors)
+        seen = observe(graph, samples, clipping)
+    return Alike(graph, label(graph, given), seen)
 
 
 def scaled(graph: Graph, seen: Seen, found: Labelled, factors: Factors) -> Seen:
@@ -112,8 +153,10 @@ def _bits_below(values: Factors, tensors: Labels, known: npt.NDArray[np.bool_]) 
 def _sizes(graph: Graph, node: Node, seen: Seen) -> Factors:
     """How large each channel of a layer's result can become, up to a factor that all share."""
     weight = graph.constants[node.args[1]].astype(np.float64)
-    rows = np.sqrt(np.square(weight.reshape(weight.shape[0], -1)).sum(axis=1))
-    sizes = rows * seen.largest[node.args[0]]
+    rows = weight.reshape(weight.shape[0], -1)
+    peak = float(np.max(np.abs(rows), initial=0.0)) or 1.0  # squares of the weights may pass float64
+    lengths = np.sqrt(np.square(rows / peak).sum(axis=1))
+    sizes = lengths * np.minimum(peak * seen.largest[node.args[0]], np.finfo(np.float64).max / rows.size)
     if len(node.args) == 3:
         sizes = np.maximum(sizes, np.abs(graph.constants[node.args[2]].astype(np.float64)))
     return np.asarray(sizes)

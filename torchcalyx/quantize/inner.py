@@ -22,12 +22,12 @@ from torchcalyx.quantize.needs import Need, Place, backward, folded
 from torchcalyx.quantize.reals import HUGE, times_power_of_two
 
 READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "cummax", "cummin",
-           "sort", "prod")  # fmt: skip
+           "sort", "prod", "put")  # fmt: skip
 """Operations whose operands are stored tensors."""
-STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad")
+STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad", "put")
 """Operations whose results are."""
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "cummax", "cummin", "sort")
-"""Operations whose result has exactly the operand's elements: they keep its format."""
+MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "cummax", "cummin", "sort", "take", "scale")
+"""Operations whose result has exactly the operand's stored elements: they keep its format."""
 INVERSES = ("rsqrt", "reciprocal")
 PROBABILITY_BITS = 3
 """Bits of a probability beyond the user's width where a matrix product reads it: rows of them make averages,
@@ -158,8 +158,12 @@ def _bounds(
         limit = times_power_of_two(peak, spare[node.name] + 1) if peak else HUGE
         if derived is None:
             derived = Bound(-limit, limit)
-        elif node.op == "div" or (node.op == "mul" and any(_inverse(a, nodes) for a in node.args)):
-            derived = derived.within(Bound(-limit, limit))  # small divisors belong to small dividends
+        elif node.op in ("div", "function") or (
+            node.op == "mul" and any(_inverse(a, nodes) for a in node.args)
+        ):
+            derived = derived.within(
+                Bound(-limit, limit)
+            )  # small divisors belong to small dividends, and poles are not met
         if derived.largest >= HUGE or derived.largest > times_power_of_two(peak or HUGE, 60):
             far = times_power_of_two(peak, 16) if peak else 1.0
             derived = derived.within(Bound(-far, far))

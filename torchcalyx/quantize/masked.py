@@ -19,6 +19,7 @@ import numpy.typing as npt
 from torchcalyx.errors import InputError, UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.masks import (
+    EXPONENTIALS,
     Head,
     Leaf,
     infinite_leaves,
@@ -28,6 +29,7 @@ from torchcalyx.ir.masks import (
     softmax_heads,
 )
 from torchcalyx.ir.reference import evaluate
+from torchcalyx.kernels.arith.numerics import NumberFormat
 
 GONE = 48.0
 """exp(-GONE) is 0 in every format of an intermediate."""
@@ -56,8 +58,11 @@ class Masked:
     heads: tuple[Head, ...] = ()
 
 
-def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) -> Masked:
-    """Rewrite every head whose masks absorb its scores. spare: bits of headroom of the scores.
+def limit_masks(
+    graph: Graph, samples: Sequence[Sequence[Array]], spare: int, given: Mapping[str, NumberFormat]
+) -> Masked:
+    """Rewrite every head whose masks absorb its scores. spare: bits of headroom of the scores. given: the
+    user's formats, by value.
 
     Raises UnsupportedOpError where a constant mask of minus infinity leaves nothing of a row.
     """
@@ -83,6 +88,10 @@ def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) ->
         live = scores * 2.0 ** (spare + 1)
         kept = min(_least_kept(seen[m.name], scores) * m.factor for m in masks)
         floor = float(math.floor(2.0 * min(kept, 0.0) - 2.0 * live - GONE))
+        held = _held(rewriting, head, masks, scores, given)
+        if floor < held:  # so far down as the user's formats reach, if that is far enough
+            enough = math.floor(min(kept, 0.0) - 2.0 * scores - _gone(graph, head, given))
+            floor, live = max(floor, float(min(math.ceil(held), enough))), scores
         for leaf in masks:
             own = math.floor(floor / leaf.factor)
             if graph.node(leaf.name).op == "input":
@@ -91,6 +100,39 @@ def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) ->
                 rewriting.floor(leaf, float(own))
         rewriting.clamp(head.value, math.ceil(floor + live))
     return Masked(rewriting.graph(), floors, tuple(watched))
+
+
+def _held(
+    rewriting: _Rewriting, head: Head, masks: Sequence[Leaf], scores: float, given: Mapping[str, NumberFormat]
+) -> float:
+    """The lowest floor that the user's formats hold, minus infinity without any."""
+    ends = [_lowest(given[head.value]) - scores] if head.value in given else []
+    # Less the greatest score, and as much again for calls with greater ones.
+    ends += [_lowest(given[name]) + scores for name in _shifted(rewriting.source, head) if name in given]
+    for leaf in masks:
+        fmt = given.get(rewriting.holder(leaf.name))
+        ends += [] if fmt is None else [_lowest(fmt) * leaf.factor]
+    return max(ends, default=-math.inf)
+
+
+def _lowest(fmt: NumberFormat) -> float:
+    return fmt.min * fmt.resolution
+
+
+def _gone(graph: Graph, head: Head, given: Mapping[str, NumberFormat]) -> float:
+    """A distance that no exponential of the head tells from infinity: less is enough in formats of the
+    user.
+    """
+    shifted = _shifted(graph, head)
+    powers = [n.name for n in graph.nodes if n.op in EXPONENTIALS and n.args[0] in shifted]
+    if not all(name in given for name in powers):
+        return GONE
+    return max(given[name].frac + 2.0 for name in powers)
+
+
+def _shifted(graph: Graph, head: Head) -> list[str]:
+    """The head's value less its maximum."""
+    return [n.name for n in graph.nodes if n.op == "sub" and n.args[0] == head.value]
 
 
 def _may_be_masked(graph: Graph, head: Head) -> bool:
@@ -223,23 +265,25 @@ class _Rewriting:
     """The graph with floors under masks and clamps above heads."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        self.source = graph
         self._nodes = graph.by_name
         self._constants = dict(graph.constants)
         self._clamps: dict[str, float] = {}
 
+    def holder(self, name: str) -> str:
+        """The value that gets a floor for a leaf: the constant factor of a predicate, or the leaf itself."""
+        return _switched(name, self.source, self._nodes) or name
+
     def floor(self, leaf: Leaf, least: float) -> None:
         """No value of the leaf below `least`."""
-        name = leaf.name
-        factor = _switched(name, self._graph, self._nodes)
-        if factor is None and name not in self._constants:
-            self.clamp(name, least)
+        target = self.holder(leaf.name)
+        if target not in self._constants:
+            self.clamp(target, least)
             return
-        target = factor or name
         value = self._constants[target]
         # Where the constant serves several heads the deepest floor is deep enough for all.
-        limited = np.maximum(np.asarray(self._graph.constants[target], np.float64), least)
-        if not np.array_equal(value, self._graph.constants[target]):
+        limited = np.maximum(np.asarray(self.source.constants[target], np.float64), least)
+        if not np.array_equal(value, self.source.constants[target]):
             limited = np.minimum(limited, value)
         self._constants[target] = limited.astype(value.dtype)
 
@@ -252,7 +296,7 @@ class _Rewriting:
         taken = set(self._nodes)
         seen_as: dict[str, str] = {}
         order: list[Node] = []
-        for node in self._graph.nodes:
+        for node in self.source.nodes:
             order.append(replace(node, args=tuple(seen_as.get(a, a) for a in node.args)))
             if node.name in self._clamps:
                 name = f"{node.name}_limited"
@@ -262,4 +306,4 @@ class _Rewriting:
                 attrs = (("max", None), ("min", float(self._clamps[node.name])))
                 order.append(replace(node, name=name, op="clamp", args=(node.name,), attrs=attrs))
                 seen_as[node.name] = name
-        return replace(self._graph, nodes=tuple(order), constants=self._constants)
+        return replace(self.source, nodes=tuple(order), constants=self._constants)

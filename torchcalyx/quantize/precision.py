@@ -52,9 +52,11 @@ class Precisions:
         path = node.source.module_path
         return next((row for row in self._table if fnmatch.fnmatchcase(path, row[0])), None)
 
-    def clipping(self, graph: Graph, stored: Collection[str]) -> list[str]:
+    def clipping(self, graph: Graph, stored: Collection[str], *, any_width: bool = False) -> list[str]:
         """The stored values whose binary point is chosen by error. What the caller sees never clips: inputs,
         outputs and what outputs only move; nor does anything where the user says how much room there is.
+
+        any_width: those that would be, had they few bits, as well.
         """
         if self._options.headroom is not None:
             return []
@@ -62,11 +64,15 @@ class Precisions:
         for node in reversed(graph.nodes):
             if node.name in shown and node.op in MOVES:
                 shown.update(node.args)
-        return [n.name for n in graph.nodes if n.name in stored and n.name not in shown and self._narrow(n)]
+        own = [n for n in graph.nodes if n.name in stored and n.name not in shown]
+        return [n.name for n in own if self._chosen(n) and (any_width or self._narrow(n))]
+
+    def _chosen(self, node: Node) -> bool:
+        return node.dtype.startswith("float") and isinstance(self.choice(node), int)
 
     def _narrow(self, node: Node) -> bool:
         choice = self.choice(node)
-        return node.dtype.startswith("float") and isinstance(choice, int) and choice <= NARROW
+        return isinstance(choice, int) and choice <= NARROW
 
     def format(
         self,

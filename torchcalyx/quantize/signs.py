@@ -51,6 +51,10 @@ def _never(node: Node, found: set[str], graph: Graph) -> bool:
         return bounded and (node.args[0] in found or (isinstance(low, (int, float)) and low >= 0))
     if node.op == "div_const":
         return node.args[0] in found and node.number("value") > 0
+    if node.op == "take":
+        return node.args[0] in found
+    if node.op == "put":
+        return node.args[0] in found and node.args[2] in found
     if node.op == "pad":
         return node.args[0] in found and node.number("value") >= 0
     return False

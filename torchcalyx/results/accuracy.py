@@ -55,8 +55,8 @@ class TensorAccuracy:
     """One tensor in memory whose width the compiler chose.
 
     name: of the graph node. title: as the user knows it. asked: bits of the user's precision, None for
-    "auto". format: chosen. elements: of the tensor. share: of the allowed error that this tensor's rounding
-    alone uses up in the worst output. source: the user's line and module.
+    "auto". format: chosen. elements: of memory, with padding and copies. share: of the allowed error that
+    this tensor's rounding alone uses up in the worst output. source: the user's line and module.
     """
 
     name: str
@@ -85,8 +85,10 @@ class Accuracy:
 
     tolerance: in force. inputs: calibration inputs that were emulated, of `calibrated`. outputs: in the order
     of the result's leaves. tensors: those whose width the compiler chose: all that have no format of the user
-    with precision "auto", else those that were widened. tensor_bits, register_bits: (before, after) of all
-    tensors in memory and of the kernels' registers; before: with the user's widths, or 16 bits for "auto".
+    with precision "auto", else those that were widened. tensor_bits, register_bits, memory_bits:
+    (before, after) of the tensors whose width the user or the compiler chooses, of the kernels' registers and
+    of all memories, with biases and where tensors share one; before: with the user's widths, or 16 bits for
+    "auto".
     trials: selections that were emulated.
     """
 
@@ -97,6 +99,7 @@ class Accuracy:
     tensors: tuple[TensorAccuracy, ...]
     tensor_bits: tuple[int, int]
     register_bits: tuple[int, int]
+    memory_bits: tuple[int, int]
     trials: int
 
     @property
@@ -126,8 +129,12 @@ class Accuracy:
             yield f"{len(self.tensors)} tensors have widths chosen for this: {self.costs()}"
 
     def costs(self) -> str:
-        """Memory and registers before and after, in one line."""
-        pairs = (("tensors", self.tensor_bits), ("registers", self.register_bits))
+        """Tensors, all memory and registers before and after, in one line."""
+        pairs = (
+            ("tensors", self.tensor_bits),
+            ("memory", self.memory_bits),
+            ("registers", self.register_bits),
+        )
         return ", ".join(f"{what} {bits(before)} -> {bits(after)}" for what, (before, after) in pairs)
 
     def table(self) -> str:
@@ -170,6 +177,7 @@ class Accuracy:
             **{f: getattr(self, f) for f in ("tolerance", "inputs", "calibrated", "trials", "held")},
             "tensor_bits": list(self.tensor_bits),
             "register_bits": list(self.register_bits),
+            "memory_bits": list(self.memory_bits),
             "outputs": outputs,
             "tensors": tensors,
         }

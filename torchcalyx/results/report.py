@@ -46,6 +46,7 @@ class CallReport:
     width: int
     multipliers: int
     memory_bits: int
+    register_bits: int
     source: Source
     reason: str
 
@@ -61,6 +62,7 @@ class Report:
 
     cycles: predicted for one call. simulated_cycles: of the last simulated call, None before one.
     multipliers: of the shared engine. memory_bits: by role ("input", "weight", "output", "temp").
+    register_bits: of all kernels, equal ones once.
     futil_bytes: size of the program. saturated_weights: parameter -> elements that did not fit their
     format. accuracy: on the calibration inputs, with the tensors that got other widths for it (None: not
     checked).
@@ -71,6 +73,7 @@ class Report:
     simulated_cycles: int | None
     multipliers: int
     memory_bits: dict[str, int]
+    register_bits: int
     futil_bytes: int
     saturated_weights: dict[str, int]
     accuracy: Accuracy | None = None
@@ -125,6 +128,7 @@ class Report:
             "multipliers": self.multipliers,
             "utilisation": json_number(self.utilisation),
             "memory_bits": self.memory_bits,
+            "register_bits": self.register_bits,
             "futil_bytes": self.futil_bytes,
             "saturated_weights": self.saturated_weights,
             "accuracy": None if self.accuracy is None else self.accuracy.to_dict(),
@@ -149,6 +153,7 @@ def make_report(
         simulated_cycles=simulated_cycles,
         multipliers=plan.engine.multipliers if plan.engine else 0,
         memory_bits={role: sum(m.bits for m in design.memories if m.role == role) for role in roles},
+        register_bits=sum(s.cost().register_bits for s in {call.spec for call in selection.calls}),
         futil_bytes=len(design.futil.encode()),
         saturated_weights=dict(selection.saturated_weights),
         accuracy=accuracy,
@@ -171,6 +176,7 @@ def _call(call: Call, buffers: dict[str, Buffer], start: int) -> CallReport:
         width=width,
         multipliers=call.spec.cost().multipliers,
         memory_bits=sum(buffers[b].layout.words * _word_bits(buffers[b]) for b in call.writes),
+        register_bits=call.spec.cost().register_bits,
         source=call.source,
         reason=call.reason,
     )
@@ -207,6 +213,7 @@ def _table(report: Report) -> str:
         ("use", "right"),
         ("mult", "right"),
         ("memory", "right"),
+        ("registers", "right"),
         ("source", "left"),
     ]
     rows = [
@@ -222,6 +229,7 @@ def _table(report: Report) -> str:
             f"{100 * c.utilisation:.0f} %",
             str(c.multipliers),
             bits(c.memory_bits),
+            bits(c.register_bits),
             place(c.source),
         )
         for c in report.calls
@@ -240,6 +248,7 @@ def _totals(report: Report) -> list[str]:
         f"multipliers: {report.multipliers}; {report.macs} MAC, {100 * report.utilisation:.1f} % of "
         "cycles x multipliers",
         f"memory:      {memory}",
+        f"registers:   {bits(report.register_bits)} in the kernels' pipelines",
         f"program:     {report.futil_bytes} bytes, {len(report.calls)} kernel calls",
     ]
     lines += [f"added:       {c.name}, because {c.reason}" for c in report.calls if c.reason]
