@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import torchcalyx
 from tests.models import Function, agree
-from torchcalyx.errors import InputError, UnsupportedOpError
+from torchcalyx.errors import IndexRangeError, InputError, UnsupportedOpError
 
 pytestmark = pytest.mark.needs("calyx", "calyx-py", "verilator")
 
@@ -88,3 +88,10 @@ def test_a_row_without_any_element_has_no_extreme() -> None:
     nothing = Function(lambda x: torch.masked.amax(x, 1, mask=some))
     with pytest.raises(UnsupportedOpError, match=r"the mask in front of the extreme .* nothing of row \[0\]"):
         torchcalyx.compile(nothing, x)
+
+
+def test_a_class_that_is_none_is_an_error() -> None:
+    x, target = torch.randn(4, 5), torch.tensor([0, 4, -100, 2])
+    hw = torchcalyx.compile(Function(F.cross_entropy), (x, target))
+    with pytest.raises(IndexRangeError, match=r"aten\.cross_entropy_loss .* the index is 5 at \[1\]"):
+        hw.emulate(x, torch.tensor([0, 5, -100, 2]))

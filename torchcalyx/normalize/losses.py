@@ -15,6 +15,7 @@ from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import scaled
+from torchcalyx.normalize.places import on_axis
 from torchcalyx.normalize.reduction import reduced
 
 aten = torch.ops.aten
@@ -39,8 +40,9 @@ def _chosen(b: Builder, mask: Value, values: Value, dim: int) -> Value:
 
 
 def _class_mask(b: Builder, target: Value, count: int, dim: int) -> Value:
-    """target[N, *S] against the classes: [N, C, *S] with C at dim."""
-    apart = b.view(b.cast(target, "int64"), (*target.shape[:dim], 1, *target.shape[dim:]))
+    """target[N, *S] against the classes: [N, C, *S] with C at dim. A call with another number is an error."""
+    place = on_axis(b, target, count, wrap=False)
+    apart = b.view(b.cast(place, "int64"), (*target.shape[:dim], 1, *target.shape[dim:]))
     return b.emit("eq", apart, _indices(count, len(target.shape) + 1, dim))
 
 
@@ -52,9 +54,11 @@ def _picked(
     """
     dim, rank, dtype = 0 if len(x.shape) == 1 else 1, len(x.shape), x.dtype
     classes = x.shape[dim]
-    mask = _class_mask(b, target, classes, dim)
-    if 0 <= ignored < classes:
-        mask = b.emit("logical_and", mask, Known(_indices(classes, rank, dim).tensor != ignored))
+    target = b.cast(target, "int64")
+    counts = b.emit("ne", target, b.known(ignored, "int64"))
+    mask = _class_mask(b, b.emit("where", counts, target, b.known(0, "int64")), classes, dim)
+    apart = b.view(counts, (*counts.shape[:dim], 1, *counts.shape[dim:]))
+    mask = b.emit("logical_and", mask, apart)
     if weight is None:
         factors = b.cast(b.cast(reduced(b, "any", mask, dim, False), "int64"), dtype)
     else:
@@ -113,7 +117,9 @@ def _multilabel_margin(b: Builder, a: Args) -> Result:
     rows, classes = (1, math.prod(shape)) if len(shape) < 2 else shape
     x, target = b.view(x, (rows, classes)), b.view(target, (rows, classes))
     least = b.emit("cummin", target, dim=1) if classes > 1 else target
-    counts = b.view(b.emit("ge", least, b.known(0, "int64")), (rows, classes, 1))
+    valid = b.emit("ge", least, b.known(0, "int64"))
+    target = on_axis(b, b.emit("where", valid, target, b.known(0, "int64")), classes, wrap=False)
+    target, counts = b.cast(target, "int64"), b.view(valid, (rows, classes, 1))
     names = b.emit("eq", b.view(target, (rows, classes, 1)), _indices(classes, 3, 2))
     names = b.emit("logical_and", names, counts)  # [row, label, class]
     is_target = reduced(b, "any", names, 1, False)
