@@ -26,14 +26,17 @@ from torchcalyx.normalize import (
     contraction,
     convolution,
     counts,
+    distances,
     division,
     elementwise,
+    fake_quantize,
     functions,
     indexing,
     layout,
     lookups,
     lookups_pools,
     lookups_writes,
+    losses,
     movement,
     norms,
     order,
@@ -41,6 +44,7 @@ from torchcalyx.normalize import (
     quantiles,
     reduction,
     resample,
+    running,
     sampled,
     sampling,
     two_variables,
@@ -51,6 +55,7 @@ from torchcalyx.normalize.fold_linear import fold_into_linear
 from torchcalyx.normalize.fold_padding import fold_padding
 from torchcalyx.normalize.infinities import fold_infinities
 from torchcalyx.normalize.lower import Lowerer, Refusal
+from torchcalyx.normalize.mirror import mirror_minima
 from torchcalyx.normalize.pair import border_shape, from_border, to_border
 from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
@@ -82,6 +87,10 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **resample.LOWERINGS,
     **sampling.LOWERINGS,
     **norms.LOWERINGS,
+    **distances.LOWERINGS,
+    **fake_quantize.LOWERINGS,
+    **losses.LOWERINGS,
+    **running.LOWERINGS,
     **assertions.LOWERINGS,
 }
 
@@ -89,6 +98,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     expand_products,
     simplify_views,
     drop_dead,
+    mirror_minima,
     fold_infinities,
     fold_into_linear,
     fold_padding,

@@ -78,31 +78,77 @@ def _search(sequence: str, name: str) -> Lowering:
     return lower
 
 
-def _histogram(b: Builder, a: Args) -> Result:
-    """Elements of each of `bins` equal parts of min .. max, the last one with its end."""
-    x, bins, low, high = a.tensor("self"), a["bins"], float(a["min"]), float(a["max"])
-    if not math.prod(x.shape):
-        return Known(torch.zeros(a.out.shape, dtype=getattr(torch, x.dtype)))
-    flat = b.view(x, (1, math.prod(x.shape)))
-    dtype = x.dtype
-    if dtype not in FLOATS:
-        return Reject(f"a histogram of {dtype}; convert it with .float()")
-    if low == high:
-        least, most = (reduced(b, op, flat, 1, True) for op in ("amin", "amax"))
-        span = b.emit("sub", most, least)
-        steps = Known(
-            torch.arange(bins + 1, dtype=torch.float64).div(bins).to(getattr(torch, dtype))[:, None]
-        )
-        edges: Value = b.emit("add", least, b.emit("mul", span, steps))
-        edges = b.cat([b.slice(edges, 0, 0, 1, bins), most], 0)
-    else:
-        steps = Known(torch.arange(bins + 1, dtype=torch.float64)[:, None] / bins)
-        edges = steps.to((low + steps.tensor * (high - low)).to(getattr(torch, dtype)))
+def _parts(b: Builder, flat: Value, bins: int, low: float, high: float) -> tuple[Value, Value, Value]:
+    """Values [1, N], the edges [bins + 1, 1] to compare them with, and the edges as torch gives them.
+
+    Equal parts of low .. high, or, where both are the same, of the range of the values: these are compared in
+    whole multiples of it, so that a value on an edge lies exactly there.
+    """
+    dtype = getattr(torch, flat.dtype)
+    numbers = torch.arange(bins + 1, dtype=torch.float64)[:, None]
+    if low != high:
+        edges = Known((low + numbers / bins * (high - low)).to(dtype))
+        return flat, edges, edges
+    least, most = (reduced(b, op, flat, 1, True) for op in ("amin", "amax"))
+    span = b.emit("sub", most, least)
+    values = b.emit("mul", b.emit("sub", flat, least), b.known(bins, flat.dtype))
+    inner = Known((numbers[:bins] / bins).to(dtype))
+    shown = b.cat([b.emit("add", least, b.emit("mul", span, inner)), b.view(most, (1, 1))], 0)
+    return values, b.emit("mul", span, Known(numbers.to(dtype))), shown
+
+
+def _inside(b: Builder, flat: Value, edges: Value) -> Value:
+    """Which of the values [1, N] lie in which part between edges [bins + 1, 1]: bool[bins, N]."""
+    bins = edges.shape[0] - 1
     above = b.emit("ge", flat, b.slice(edges, 0, 0, 1, bins))
     below = [b.emit("lt", flat, b.slice(edges, 0, 1, 1, bins - 1))] if bins > 1 else []
     last = b.emit("le", flat, b.slice(edges, 0, bins, 1, 1))
-    inside = b.emit("logical_and", above, b.cat([*below, last], 0))
-    return reduced(b, "sum", b.cast(inside, dtype), 1, False)
+    return b.emit("logical_and", above, b.cat([*below, last], 0))
+
+
+def _flat(b: Builder, x: Value) -> Value | Reject:
+    if x.dtype not in FLOATS:
+        return Reject(f"a histogram of {x.dtype}; convert it with .float()")
+    return b.view(x, (1, math.prod(x.shape)))
+
+
+def _counted(b: Builder, a: Args) -> Result:
+    """torch.histc: elements of each of `bins` equal parts of min .. max, the last one with its end."""
+    x, bins, low, high = a.tensor("self"), a["bins"], float(a["min"]), float(a["max"])
+    if not math.prod(x.shape):
+        return Known(torch.zeros(a.out.shape, dtype=getattr(torch, x.dtype)))
+    flat = _flat(b, x)
+    if isinstance(flat, Reject):
+        return flat
+    values, edges, _ = _parts(b, flat, bins, low, high)
+    inside = _inside(b, values, edges)
+    return reduced(b, "sum", b.cast(b.cast(inside, "int64"), x.dtype), 1, False)
+
+
+def _histogram(b: Builder, a: Args) -> Result:
+    """torch.histogram: the same with weights, as a density if asked, and the edges beside it."""
+    x, bins = a.tensor("self"), a["bins"]
+    flat = _flat(b, x)
+    if isinstance(flat, Reject):
+        return flat
+    if isinstance(bins, int):
+        low, high = a["range"] or (0.0, 0.0)
+        values, edges, shown = _parts(b, flat, bins, low, high)
+    else:
+        values, edges = flat, b.view(a.tensor("bins"), (math.prod(a.tensor("bins").shape), 1))
+        shown = edges
+    bins = edges.shape[0] - 1
+    inside = _inside(b, values, edges)
+    if a["weight"] is None:
+        found = reduced(b, "sum", b.cast(b.cast(inside, "int64"), x.dtype), 1, False)
+    else:
+        weight = b.view(a.tensor("weight"), flat.shape)
+        found = reduced(b, "sum", b.emit("where", inside, weight, b.known(0, x.dtype)), 1, False)
+    if a["density"]:
+        width = b.emit("sub", b.slice(shown, 0, 1, 1, bins), b.slice(shown, 0, 0, 1, bins))
+        area = b.emit("mul", b.view(width, (bins,)), reduced(b, "sum", found, 0, True))
+        found = b.emit("div", found, area)
+    return found, b.view(shown, (bins + 1,))
 
 
 def _table(lowering: Lowering, targets: Sequence[Any]) -> dict[Any, Lowering]:
@@ -116,5 +162,6 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.isin.Scalar_Tensor: _is_in("element", "test_elements"),
     **_table(_search("sorted_sequence", "self"), (aten.searchsorted.Tensor, aten.searchsorted.Scalar)),
     **_table(_search("boundaries", "self"), (aten.bucketize.Tensor, aten.bucketize.Scalar)),
-    aten.histc.default: _histogram,
+    aten.histc.default: _counted,
+    **_table(_histogram, (aten.histogram.bin_ct, aten.histogram.bins_tensor)),
 }

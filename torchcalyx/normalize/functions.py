@@ -68,10 +68,13 @@ def _log_sigmoid(b: Builder, a: Args) -> Result:
 
 
 def _soft_margin_loss(b: Builder, a: Args) -> Result:
-    """ln(1 + exp(-x * target)), averaged or summed as asked: exp alone would span the whole range."""
+    """ln(1 + exp(m)) for m = -x * target, averaged or summed as asked; as max(m, 0) + ln(1 + exp(-|m|)) it is
+    exact far from 0 on either side.
+    """
     x, target = (b.cast(a.tensor(name), a.out.dtype) for name in ("self", "target"))
     margin = b.emit("neg", b.emit("mul", x, target))
-    loss = b.emit("softplus", margin, beta=1.0, threshold=math.inf)
+    rest = b.emit("log1p", b.emit("exp", b.emit("neg", b.emit("abs", margin))))
+    loss = b.emit("add", b.emit("relu", margin), rest)
     how = ("none", "mean", "sum")[a["reduction"]]
     return loss if how == "none" else reduced(b, how, loss, None, False)
 

@@ -39,6 +39,10 @@ NOT_A_NUMBER = (
     "with minus infinity torch gives NaN there, which has no fixed-point value; leave one position, or mask "
     "with a finite number"
 )
+INFINITE = (
+    "torch gives an infinity there, which has no fixed-point value; leave one position, or mask with a "
+    "finite number"
+)
 FREE_BITS = 8
 """Bits that a mask of the caller has beyond the user's width: it may hold a bias as well."""
 
@@ -77,6 +81,10 @@ def limit_masks(
             _refuse_empty_rows(graph, head, {m.name for m in masks})
         watched.append(head)
         scores = _scores(head, seen)
+        if head.extreme:  # no lower than its format reaches anyway
+            for leaf in masks:
+                rewriting.floor(leaf, -math.ceil(scores * 2.0**spare))
+            continue
         live = scores * 2.0 ** (spare + 1)
         kept = min(_least_kept(seen[m.name], scores) * m.factor for m in masks)
         floor = float(math.floor(2.0 * min(kept, 0.0) - 2.0 * live - GONE))
@@ -226,7 +234,8 @@ def _refuse_empty_rows(graph: Graph, head: Head, masks: set[str]) -> None:
     if row is not None:
         place = graph.node(head.value).source
         raise UnsupportedOpError(
-            f"the mask in front of the softmax at {place} leaves nothing of row {list(row)}: {NOT_A_NUMBER}"
+            f"the mask in front of the {_reader(head)} at {place} leaves nothing of row {list(row)}: "
+            f"{INFINITE if head.extreme else NOT_A_NUMBER}"
         )
 
 
@@ -243,9 +252,13 @@ def refuse_empty_rows(graph: Graph, heads: Sequence[Head], arrays: Sequence[Arra
             place = graph.node(head.value).source
             masks = infinite | {n for n in names if graph.node(n).dtype == "bool"} or names
             raise InputError(
-                f"the mask in front of the softmax at {place} leaves nothing of row {list(row)} "
-                f"(it depends on {', '.join(sorted(masks))}): {NOT_A_NUMBER}"
+                f"the mask in front of the {_reader(head)} at {place} leaves nothing of row {list(row)} "
+                f"(it depends on {', '.join(sorted(masks))}): {INFINITE if head.extreme else NOT_A_NUMBER}"
             )
+
+
+def _reader(head: Head) -> str:
+    return "extreme" if head.extreme else "softmax"
 
 
 class _Rewriting:
