@@ -86,8 +86,15 @@ def test_values_of_like_scale_keep_theirs() -> None:
     assert np.all(best_factors(rows, [weight], 8, [8], beside=True) == 1)
 
 
+def test_a_few_rows_tell_nothing() -> None:
+    rows = np.random.default_rng(0).normal(size=(outliers.FEWEST, 8)) * ([100.0] + [1.0] * 7)
+    weight = np.random.default_rng(1).normal(size=(6, 8)) / ([100.0] + [1.0] * 7)
+    assert np.any(best_factors(rows, [weight], 8, [8], beside=False) != 1)
+    assert np.all(best_factors(rows[1:], [weight], 8, [8], beside=False) == 1)
+
+
 def test_silence_has_no_outliers() -> None:
-    assert np.all(best_factors(np.zeros((3, 4)), [np.ones((2, 4))], 8, [8], beside=False) == 1)
+    assert np.all(best_factors(np.zeros((20, 4)), [np.ones((2, 4))], 8, [8], beside=False) == 1)
 
 
 def test_eight_bits_lose_less(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from torchcalyx.pipeline import (
     torch_outputs,
 )
 from torchcalyx.plan.images import input_images, output_arrays
-from torchcalyx.quantize.masked import refuse_empty_rows
+from torchcalyx.quantize.empty_rows import refuse_empty_rows
 from torchcalyx.results.bundle import manifest, vectors
 from torchcalyx.results.check import Program, compare_program
 from torchcalyx.results.comparison import Comparison

@@ -181,9 +181,11 @@ def shift_round(values: IntArray, shift: int) -> IntArray:
 def saturate(values: IntArray, fmt: NumberFormat) -> tuple[npt.NDArray[np.int64], int]:
     """Values clipped to the range of `fmt`, and how many were outside."""
     array = np.asarray(values)
-    outside = (array < fmt.min) | (array > fmt.max)
+    outside = int(np.count_nonzero((array < fmt.min) | (array > fmt.max)))
+    if not outside:
+        return array.astype(np.int64), 0
     clipped = np.where(array < fmt.min, fmt.min, np.where(array > fmt.max, fmt.max, array))
-    return clipped.astype(np.int64), int(np.count_nonzero(outside))
+    return clipped.astype(np.int64), outside
 
 
 def product(sizes: Iterable[int]) -> int:

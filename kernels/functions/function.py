@@ -29,7 +29,7 @@ from .values import Real
 
 ERROR_LIMIT = 0.75
 """Largest error of a result in units in the last place; 0.5 would be the nearest number always."""
-DIRECT_INPUTS = 256
+DIRECT_INPUTS = 512
 EXHAUSTIVE_INPUTS = 1 << 17
 
 

@@ -124,7 +124,6 @@ class Component(Wiring):
         self.refs: dict[str, Memory | Component] = {}
 
     # ---- ports
-    # -----------------------------------------------------------------------------------------------------
     def input(self, name: str, width: int) -> Signal:
         """Declare an input port."""
         self._builder.input(name, width)
@@ -138,7 +137,6 @@ class Component(Wiring):
         self.connect(name, value)
 
     # ---- cells
-    # -----------------------------------------------------------------------------------------------------
     def cell(self, kind: str, params: Sequence[int], **inputs: Signal) -> str:
         """Instantiate a primitive with its input ports wired continuously; returns the cell's name."""
         self.program.use(kind)
@@ -164,7 +162,6 @@ class Component(Wiring):
         self._ast.wires.append(ast.Connect(_Text(target), _Text(value.text)))
 
     # ---- memories and sub-components
-    # -------------------------------------------------------------------------------
     def memory_ref(self, name: str, width: int, words: int) -> Memory:
         """A memory passed by reference (`ref` cell)."""
         memory = Memory(name, width, words)
@@ -217,7 +214,6 @@ class Component(Wiring):
         return Instance(self, cell, child, driven)
 
     # ---- control
-    # ---------------------------------------------------------------------------------------------------
     def run(self, trips: int, flush: int) -> Signal:
         """Static control of a kernel: `trips` issuing cycles, then `flush` cycles for the pipeline to empty.
 

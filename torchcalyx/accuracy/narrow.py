@@ -28,6 +28,8 @@ EFFORT = 8
 """Evaluations, in units of `judging.WORK`, for the last bits one by one."""
 MOST = 150
 """Evaluations for them, however small the model."""
+PASSES = 16
+"""Times that all constants are read to find and round to the formats of one choice of widths."""
 HOPELESS = 2.0
 """Times the allowed error from which on more bits elsewhere do not make good for a bit less here."""
 WIDER = 4
@@ -125,7 +127,7 @@ class Search:
         """Fewer bits here, or fewer here for more there, the greatest gain first, as long as the rounding
         keeps the aim.
         """
-        left = min(MOST, EFFORT * WORK // (work(self.ladder.graph) * len(self.exam.samples)))
+        left = min(MOST, EFFORT * WORK // self._cost())
         best, missed, hopeless = dict(widths), set[Names](), set[str]()
         moves = self._moves(best) if left > 0 else []
         while moves and left > 0:
@@ -141,6 +143,11 @@ class Search:
             if len(names) == 1 and share > HOPELESS * aim:
                 hopeless.add(names[0])
         return best
+
+    def _cost(self) -> int:
+        """Of one choice of widths, in the units of `work`."""
+        constants = sum(value.size for value in self.ladder.graph.constants.values())
+        return work(self.ladder.graph) * len(self.exam.samples) + PASSES * constants
 
     def _moves(self, widths: Mapping[str, int]) -> list[tuple[Names, dict[str, int]]]:
         """Changes that save memory, those of one tensor first: the names, and the widths they lead to."""

@@ -17,6 +17,7 @@ from torchcalyx.ir.graph import Array, Graph
 from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize import MOVES, Typed
+from torchcalyx.quantize.scales import stored
 from torchcalyx.rules.channels import REACHES
 
 INFINITE = 1e9
@@ -45,7 +46,7 @@ def roots(typed: Typed) -> tuple[str, ...]:
 
 def rounding(fmt: NumberFormat) -> Edit:
     """What storing a value in a format makes of it."""
-    return lambda value: fmt.dequantize(fmt.quantize(value))
+    return lambda value: stored(np.asarray(value, dtype=np.float64), fmt)
 
 
 def stored_as(typed: Typed, name: str) -> Edit:
@@ -58,7 +59,7 @@ def stored_as(typed: Typed, name: str) -> Edit:
     def edit(value: Tensor) -> Tensor:
         places = more.reshape(-1, *[1] * (value.ndim - 1))
         finer = np.ldexp(value.astype(np.float64), places)
-        return np.asarray(np.ldexp(fmt.dequantize(fmt.quantize(finer)), -places))
+        return np.asarray(np.ldexp(stored(finer, fmt), -places))
 
     return edit
 

@@ -22,9 +22,11 @@ from torchcalyx.quantize.equalise import Remembered, balanced
 from torchcalyx.quantize.inner import (
     MOVES,
     PROBABILITY_BITS,
+    TABLE_BITS,
     inner_formats,
     probabilities,
     stored_values,
+    table_operands,
 )
 from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
@@ -112,6 +114,7 @@ def _formats(
         choice = choices[name]
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
+    tabled = table_operands(graph, choices)
     graph, seen = balanced(graph, samples, precisions, kept, remembered)
     kept |= {n.name for n in graph.nodes if n.op == "scale"}
     choices = {n.name: choices.get(n.name, precisions.choice(n)) for n in graph.nodes}
@@ -129,9 +132,13 @@ def _formats(
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            signed = node.name not in unsigned
             formats[node.name] = precisions.format(
-                node, seen, choices[node.name], signed=signed, follow=follow.get(node.name)
+                node,
+                seen,
+                choices[node.name],
+                signed=node.name not in unsigned,
+                follow=follow.get(node.name),
+                more=TABLE_BITS if node.name in tabled else 0,
             )
         else:
             found = interval(node, graph, ranges, formats)

@@ -74,8 +74,8 @@ def constant_bound(values: Array, fmt: NumberFormat) -> Bound:
         return Bound(number, number, abs(number), dyadic(number))
     if not real.size:
         return stored(fmt)
-    kept = fmt.dequantize(fmt.quantize(real))
-    return Bound(float(kept.min()), float(kept.max()), fmt.resolution, fmt.frac)
+    least, most = fmt.dequantize(fmt.quantize(np.array([real.min(), real.max()])))  # rounding keeps order
+    return Bound(float(least), float(most), fmt.resolution, fmt.frac)
 
 
 def forward(node: Node, graph: Mapping[str, Node], of: Mapping[str, Bound]) -> Bound | None:

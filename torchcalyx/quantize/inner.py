@@ -9,6 +9,7 @@ limited by calibration where a product can grow far beyond what occurs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,9 @@ GROWING = ("exp", "exp2", "expm1")
 
 PRODUCTS = ("linear", "matmul", "conv")
 TABLES = ("sigmoid", "tanh", "erf", "gelu", "silu", "mish", "elu", "softplus", "sin", "cos")
-"""Functions that one table of at most 256 entries holds where the operand has 8 bits."""
+"""Functions that one table of at most 512 entries holds where the operand has 9 bits."""
+TABLE_BITS = 1
+"""Bits beyond the user's width of a product's result that such a table alone reads: it is in no memory."""
 SIGNS = ("neg", "abs", "relu")
 """Operations that give nothing to round."""
 
@@ -68,6 +71,14 @@ def stored_values(graph: Graph, choices: Mapping[str, int | NumberFormat]) -> fr
         if node.name in found and node.op in (*MOVES, "pad"):
             found.update(node.args)
     return frozenset(found)
+
+
+def table_operands(graph: Graph, choices: Mapping[str, int | NumberFormat]) -> frozenset[str]:
+    """Results of products that go nowhere but into the table of a function."""
+    nodes = graph.by_name
+    uses = Counter([a for n in graph.nodes for a in n.args] + list(graph.outputs))
+    names = {n.args[0] for n in graph.nodes if n.op in TABLES and nodes[n.args[0]].op in PRODUCTS}
+    return frozenset(n for n in names if uses[n] == 1 and isinstance(c := choices[n], int) and c <= BYTE)
 
 
 @dataclass(frozen=True)

@@ -16,33 +16,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from torchcalyx.errors import InputError, UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.masks import (
     EXPONENTIALS,
     Head,
     Leaf,
     infinite_leaves,
-    inputs_of_masks,
     is_switch,
-    left_out_completely,
     softmax_heads,
 )
 from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat
+from torchcalyx.quantize.empty_rows import refuse_constant_masks
 
 GONE = 48.0
 """exp(-GONE) is 0 in every format of an intermediate."""
 ABSORBS = 2.0**23
 """A float32 number this much larger than another does not change by it."""
-NOT_A_NUMBER = (
-    "with minus infinity torch gives NaN there, which has no fixed-point value; leave one position, or mask "
-    "with a finite number"
-)
-INFINITE = (
-    "torch gives an infinity there, which has no fixed-point value; leave one position, or mask with a "
-    "finite number"
-)
 FREE_BITS = 8
 """Bits that a mask of the caller has beyond the user's width: it may hold a bias as well."""
 
@@ -78,7 +68,7 @@ def limit_masks(
         if not masks:
             continue
         if infinite_leaves(graph, head):
-            _refuse_empty_rows(graph, head, {m.name for m in masks})
+            refuse_constant_masks(graph, head, {m.name for m in masks})
         watched.append(head)
         scores = _scores(head, seen)
         if head.extreme:  # no lower than its format reaches anyway
@@ -222,43 +212,6 @@ def _least_kept(seen: _Seen, scores: float) -> float:
     """The lowest value of a mask that does not absorb the scores."""
     kept = seen.values[seen.values > -ABSORBS * scores]
     return float(kept.min(initial=0.0))
-
-
-def _refuse_empty_rows(graph: Graph, head: Head, masks: set[str]) -> None:
-    """UnsupportedOpError where masks known at compile time leave nothing of a row."""
-    scores = {leaf.name for leaf in head.leaves} - masks
-    if inputs_of_masks(graph, head) - scores:
-        return  # the call decides
-    zeros = {n: np.zeros(graph.node(n).shape) for n in graph.inputs}
-    row = left_out_completely(graph, head, zeros)
-    if row is not None:
-        place = graph.node(head.value).source
-        raise UnsupportedOpError(
-            f"the mask in front of the {_reader(head)} at {place} leaves nothing of row {list(row)}: "
-            f"{INFINITE if head.extreme else NOT_A_NUMBER}"
-        )
-
-
-def refuse_empty_rows(graph: Graph, heads: Sequence[Head], arrays: Sequence[Array]) -> None:
-    """InputError where the masks of a call leave nothing of a row. arrays: one for each of the inputs."""
-    given = dict(zip(graph.inputs, arrays, strict=True))
-    for head in heads:
-        names = inputs_of_masks(graph, head)
-        infinite = {n for n in names if np.isneginf(np.asarray(given[n], np.float64)).any()}
-        if not names or not (infinite or infinite_leaves(graph, head)):
-            continue
-        row = left_out_completely(graph, head, given)
-        if row is not None:
-            place = graph.node(head.value).source
-            masks = infinite | {n for n in names if graph.node(n).dtype == "bool"} or names
-            raise InputError(
-                f"the mask in front of the {_reader(head)} at {place} leaves nothing of row {list(row)} "
-                f"(it depends on {', '.join(sorted(masks))}): {INFINITE if head.extreme else NOT_A_NUMBER}"
-            )
-
-
-def _reader(head: Head) -> str:
-    return "extreme" if head.extreme else "softmax"
 
 
 class _Rewriting:

@@ -18,7 +18,6 @@ import numpy as np
 from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.reference import reference
 from torchcalyx.quantize.fresh import fresh_name
-from torchcalyx.quantize.inner import TABLES
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.scales import NARROW, Reals, choose_format, row_fracs, stored, stored_rows
 
@@ -30,7 +29,11 @@ SAMPLES, ROWS = 4, 64
 """Calibration inputs, and rows of a tensor, that are looked at."""
 OUTPUTS = 96
 """Output channels of a layer that judge factors."""
+FEWEST = 16
+"""Rows that tell how large a channel becomes."""
 _SUMS = ("add", "sub")
+_UNBOUNDED = ("gelu", "silu", "mish", "elu", "softplus")
+"""Functions that leave outliers as they are."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def best_factors(
     """
     peaks = np.abs(rows).max(axis=0)
     plain = np.ones(rows.shape[1])
-    if not peaks.any():
+    if not peaks.any() or len(rows) < FEWEST:
         return plain
     below = np.rint(np.log2(peaks.max() / np.maximum(peaks, peaks.max() * 2.0**-40)))
     tried = [plain, *(np.exp2(np.minimum(below, most)) for most in range(1, MOST + 1))]
@@ -156,7 +159,7 @@ def _sites(graph: Graph, precisions: Precisions) -> Iterator[Site]:
         others = tuple(r for r in mine if r not in layers)
         if not layers or any(r.op not in _SUMS or r.shape != node.shape for r in others):
             continue
-        if node.op in TABLES:
+        if node.op in _UNBOUNDED:
             if not others:
                 yield Site(node, layers, others, None)
             continue
