@@ -46,6 +46,16 @@ CASES: dict[str, Case] = {
         2e-4,
     ),
     "distances of unlike rows": (torch.cdist, lambda: (_unlike(3, 6), _unlike(4, 6)), 5e-4),
+    "distances of order 3": (
+        lambda x, y: torch.cdist(x, y, 3.0),
+        lambda: (_unlike(3, 6), _unlike(4, 6)),
+        2e-3,
+    ),
+    "cosine embedding": (
+        lambda x, y: F.cosine_embedding_loss(x, y, torch.tensor([1.0, -1.0, 1.0]), reduction="none"),
+        lambda: (_unlike(3, 6), _unlike(3, 6)),
+        1e-3,
+    ),
     "running logarithm of sums": (lambda x: x.logcumsumexp(1), lambda: (8 * torch.randn(3, 9),), 4e-3),
     "running product": (lambda x: x.cumprod(0), lambda: (torch.randn(7, 3),), 2e-3),
     "product of many": (lambda x: (1 + x / 32).prod(), lambda: (torch.randn(9, 15),), 2e-3),

@@ -60,6 +60,10 @@ LOSSES: dict[str, Case] = {
     "multilabel_margin_one": (
         lambda x, y: F.multilabel_margin_loss(x, y), (t(4), torch.tensor([1, 2, -1, 3]))
     ),
+    "cosine_embedding": (
+        lambda x, y: F.cosine_embedding_loss(x, y, x[:, 0].sign(), 0.1, reduction="none"),
+        (t(5, 4), t(5, 4, seed=1)),
+    ),
     "poisson": (lambda x, y: F.poisson_nll_loss(x, y.abs(), full=True), (t(3, 4), t(3, 4, seed=1))),
     "poisson_plain": (
         lambda x, y: F.poisson_nll_loss(x.abs(), y, log_input=False, reduction="none"),
@@ -71,12 +75,15 @@ LOSSES: dict[str, Case] = {
 ROWS: dict[str, Case] = {
     **{
         f"cdist_{p}": (lambda x, y, p=p: torch.cdist(x, y, p), (t(2, 4, 3), t(5, 3, seed=1)))
-        for p in (0.0, 1.0, 2.0, 4.0, math.inf)
+        for p in (0.0, 0.7, 1.0, 2.0, 3.0, math.inf)
     },
     "cdist_product_form": (
         lambda x, y: torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist"), (t(30, 3), t(30, 3, seed=1))
     ),
     "pdist": (lambda x: (F.pdist(x), F.pdist(x, 1.0), F.pdist(x[:1])), (t(5, 3),)),
+    "cumprod_long": (lambda x: torch.cumprod(1 + x / 8, 0), (t(70, 2),)),
+    "diff": (lambda x: (torch.diff(x, 0), torch.diff(x, 2, 0, x[:2], x[1:3])), (t(5, 3),)),
+    "diff_bool": (lambda x: torch.diff(x), (bools(2, 5),)),
     "cumprod": (lambda x: torch.cumprod(x, 1), (t(3, 9),)),
     "cumprod_int": (lambda x: torch.cumprod(x, 0), (ints(5, 2),)),
     "logcumsumexp": (lambda x: torch.logcumsumexp(9 * x, 0), (t(7, 2),)),
@@ -89,6 +96,12 @@ ROWS: dict[str, Case] = {
     ),
     "histogram": (lambda x: torch.histogram(x, 4, range=(-1.0, 1.0)), (t(3, 9),)),
     "histogram_density": (lambda x: torch.histogram(x, 3, density=True), (t(30),)),
+    "histogram_of_one_value": (
+        lambda x: (
+            torch.histogram(x * 0 + 2, 4), torch.histc(x * 0 + 2, 3), torch.histogram(x, 3, range=(1.0, 1.0)),
+        ),
+        (t(9),),
+    ),
     "histogram_edges": (
         lambda x, w: torch.histogram(x, torch.tensor([-1.0, 0.0, 0.25, 2.0]), weight=w),
         (t(30), t(30, seed=1)),

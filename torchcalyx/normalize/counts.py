@@ -78,6 +78,15 @@ def _search(sequence: str, name: str) -> Lowering:
     return lower
 
 
+def _own_range(b: Builder, flat: Value) -> tuple[Value, Value]:
+    """Least and greatest value; where all are equal, half a unit below and above."""
+    least, most = (reduced(b, op, flat, 1, True) for op in ("amin", "amax"))
+    half = b.known(0.5, flat.dtype)
+    same = b.emit("eq", least, most)
+    low = b.emit("where", same, b.emit("sub", least, half), least)
+    return low, b.emit("where", same, b.emit("add", most, half), most)
+
+
 def _parts(b: Builder, flat: Value, bins: int, low: float, high: float) -> tuple[Value, Value, Value]:
     """Values [1, N], the edges [bins + 1, 1] to compare them with, and the edges as torch gives them.
 
@@ -89,7 +98,7 @@ def _parts(b: Builder, flat: Value, bins: int, low: float, high: float) -> tuple
     if low != high:
         edges = Known((low + numbers / bins * (high - low)).to(dtype))
         return flat, edges, edges
-    least, most = (reduced(b, op, flat, 1, True) for op in ("amin", "amax"))
+    least, most = _own_range(b, flat)
     span = b.emit("sub", most, least)
     values = b.emit("mul", b.emit("sub", flat, least), b.known(bins, flat.dtype))
     inner = Known((numbers[:bins] / bins).to(dtype))
@@ -109,6 +118,8 @@ def _inside(b: Builder, flat: Value, edges: Value) -> Value:
 def _flat(b: Builder, x: Value) -> Value | Reject:
     if x.dtype not in FLOATS:
         return Reject(f"a histogram of {x.dtype}; convert it with .float()")
+    if not math.prod(x.shape):
+        return Reject("a histogram of no elements")
     return b.view(x, (1, math.prod(x.shape)))
 
 
@@ -133,6 +144,8 @@ def _histogram(b: Builder, a: Args) -> Result:
         return flat
     if isinstance(bins, int):
         low, high = a["range"] or (0.0, 0.0)
+        if a["range"] and low == high:
+            low, high = low - 0.5, high + 0.5
         values, edges, shown = _parts(b, flat, bins, low, high)
     else:
         values, edges = flat, b.view(a.tensor("bins"), (math.prod(a.tensor("bins").shape), 1))

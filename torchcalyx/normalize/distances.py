@@ -12,12 +12,16 @@ import torch
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.reduction import reduced
+from torchcalyx.normalize.sampled import function
 
 aten = torch.ops.aten
 
+_LEAST = 2.0**-24
+"""Stands in for the greatest element of a row of zeros."""
+
 
 def norm_along(b: Builder, x: Value, dim: int, p: float) -> Value:
-    """The p-norm along dim; ValueError for an order without kernel."""
+    """The p-norm along dim; ValueError for a negative order."""
     size = b.emit("abs", x)
     if p == 0:
         unequal = b.emit("ne", x, b.known(0, x.dtype))
@@ -26,13 +30,16 @@ def norm_along(b: Builder, x: Value, dim: int, p: float) -> Value:
         return reduced(b, "sum", size, dim, False)
     if p == math.inf:
         return reduced(b, "amax", size, dim, False)
-    if p not in (2, 4):
-        raise ValueError(f"no kernel yet for the norm of order {p}; 0, 1, 2, 4 and infinity have one")
-    squares = b.emit("mul", x, x)
+    if not 0 < p < math.inf:
+        raise ValueError(f"a norm of order {p}: the order must not be negative")
     if p == 2:
-        return b.emit("sqrt", reduced(b, "sum", squares, dim, False))
-    total = reduced(b, "sum", b.emit("mul", squares, squares), dim, False)
-    return b.emit("sqrt", b.emit("sqrt", total))
+        return b.emit("sqrt", reduced(b, "sum", b.emit("mul", x, x), dim, False))
+    # The greatest element taken out first: what is left lies from 0 to 1, its power too.
+    peak = b.emit("clamp", reduced(b, "amax", size, dim, True), min=_LEAST, max=None)
+    powers = function(b, "power", b.emit("div", size, peak), p)
+    root = function(b, "power", reduced(b, "sum", powers, dim, True), 1.0 / p)
+    found = b.emit("mul", peak, root)
+    return b.view(found, [n for d, n in enumerate(found.shape) if d != dim])
 
 
 def _cdist(b: Builder, a: Args) -> Result:

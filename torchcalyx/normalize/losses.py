@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchcalyx.ir.typerules import FLOATS
@@ -174,6 +175,25 @@ def _poisson(b: Builder, a: Args) -> Result:
     return averaged(b, loss, a["reduction"])
 
 
+def _cosine_embedding(b: Builder, a: Args) -> Result:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1, 0 elsewhere."""
+    target, dtype = a.tensor("target"), a.out.dtype
+    x, y = (b.cast(a.tensor(name), dtype) for name in ("input1", "input2"))
+    dim = len(np.broadcast_shapes(x.shape, y.shape)) - 1
+    units = []
+    for v in (x, y):  # rows of length 1 first, with small products
+        power = reduced(b, "sum", b.emit("mul", v, v), len(v.shape) - 1, True)
+        units.append(b.emit("div", v, b.emit("sqrt", b.emit("add", power, b.known(1e-12, dtype)))))
+    cosine = reduced(b, "sum", b.emit("mul", *units), dim, False)
+    above = b.emit("relu", b.emit("sub", cosine, b.known(a["margin"], dtype)))
+    zero, one = b.known(0, dtype), b.known(1, dtype)
+    parts = (
+        b.emit("where", b.emit("eq", target, b.known(value, target.dtype)), part, zero)
+        for value, part in ((1, b.emit("sub", one, cosine)), (-1, above))
+    )
+    return averaged(b, b.emit("add", *parts), a["reduction"])
+
+
 LOWERINGS: Mapping[Any, Lowering] = {
     aten.nll_loss_forward.default: _nll,
     aten.nll_loss2d_forward.default: _nll,
@@ -182,4 +202,5 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.margin_ranking_loss.default: _margin_ranking,
     aten.hinge_embedding_loss.default: _hinge_embedding,
     aten.poisson_nll_loss.default: _poisson,
+    aten.cosine_embedding_loss.default: _cosine_embedding,
 }

@@ -134,6 +134,20 @@ def _cumsum(b: Builder, a: Args) -> Result:
     return b.emit("cumsum", x, dim=dim % len(x.shape))
 
 
+def _difference(b: Builder, a: Args) -> Result:
+    """Neighbours subtracted n times."""
+    x, dim = a.tensor("self"), a["dim"]
+    more = [a.tensor(name) if a[name] is not None else None for name in ("prepend", "append")]
+    if a["n"]:
+        parts = [b.cast(v, a.out.dtype) for v in (more[0], x, more[1]) if v is not None]
+        x = b.cat(parts, dim)
+    for _ in range(a["n"]):
+        size = x.shape[dim] - 1
+        op = "logical_xor" if x.dtype == "bool" else "sub"
+        x = b.emit(op, b.slice(x, dim, 1, 1, size), b.slice(x, dim, 0, 1, size))
+    return x
+
+
 LOWERINGS: Mapping[Any, Lowering] = {
     **{t: _reduce("sum") for t in (aten.sum.default, aten.sum.dim_IntList)},
     **{t: _reduce("mean") for t in (aten.mean.default, aten.mean.dim)},
@@ -151,4 +165,5 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **{t: _variance(True) for t in (aten.var_mean.default, aten.var_mean.dim, aten.var_mean.correction)},
     aten.logsumexp.default: _log_of_sum,
     aten.cumsum.default: _cumsum,
+    aten.diff.default: _difference,
 }

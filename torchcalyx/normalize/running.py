@@ -1,7 +1,8 @@
-"""Lowerings of running products and of running logarithms of sums: partial results of spans that double.
+"""Lowerings of running products and of running logarithms of sums.
 
-After step k every place holds its span of 2**k elements combined, so a row of n takes log2(n) elementwise
-steps and rounds as often.
+By doubling: after step k every place holds its span of 2**k elements combined, so a row of n takes log2(n)
+elementwise steps and rounds as often. One by one: each place has a number format of its own, which products
+need, whose sizes differ by far.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Result
 from torchcalyx.normalize.builder import Builder, Value
+from torchcalyx.normalize.products import MOST_FACTORS
 
 aten = torch.ops.aten
 
@@ -30,10 +32,19 @@ def running(b: Builder, x: Value, dim: int, combine: Callable[[Value, Value], Va
     return x
 
 
+def _one_by_one(b: Builder, x: Value, dim: int) -> Value:
+    parts = [b.slice(x, dim, 0, 1, 1)]
+    for place in range(1, x.shape[dim]):
+        parts.append(b.emit("mul", parts[-1], b.slice(x, dim, place, 1, 1)))
+    return b.cat(parts, dim)
+
+
 def _cumprod(b: Builder, a: Args) -> Result:
     a.ignore("dtype")
-    x = b.cast(a.tensor("self"), a.out.dtype)
-    return running(b, x, a["dim"], lambda p, q: b.emit("mul", p, q))
+    x, dim = b.cast(a.tensor("self"), a.out.dtype), a["dim"]
+    if x.shape and 1 < x.shape[dim] <= MOST_FACTORS:
+        return _one_by_one(b, x, dim)
+    return running(b, x, dim, lambda p, q: b.emit("mul", p, q))
 
 
 def _log_cumulative(b: Builder, a: Args) -> Result:
