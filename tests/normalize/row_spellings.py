@@ -41,6 +41,9 @@ LOSSES: dict[str, Case] = {
     "entropy_none": (
         _entropy(reduction="none", label_smoothing=0.2, ignore_index=1), (t(4, 5), _classes(4))
     ),
+    "entropy_known_smooth": (
+        lambda x: F.cross_entropy(x, CLASSES, WEIGHT, label_smoothing=0.2), (t(3, 5),)
+    ),
     "entropy_planes": (_entropy(weight=WEIGHT), (t(2, 5, 3), _classes(2, 3))),
     "entropy_one": (_entropy(), (t(5), torch.tensor(3))),
     "entropy_probabilities": (_entropy(label_smoothing=0.1, weight=WEIGHT), (t(3, 5), t(3, 5, seed=1).abs())),

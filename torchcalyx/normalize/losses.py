@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from torchcalyx.ir.typerules import FLOATS
-from torchcalyx.normalize.args import Args, Lowering, Result
+from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import scaled
 from torchcalyx.normalize.places import on_axis
@@ -56,10 +56,14 @@ def _picked(
     dim, rank, dtype = 0 if len(x.shape) == 1 else 1, len(x.shape), x.dtype
     classes = x.shape[dim]
     target = b.cast(target, "int64")
-    counts = b.emit("ne", target, b.known(ignored, "int64"))
-    mask = _class_mask(b, b.emit("where", counts, target, b.known(0, "int64")), classes, dim)
+    if isinstance(target, Known):
+        place: Value = target.to(torch.where(target.tensor == ignored, 0, target.tensor))
+        counts: Value = target.to(target.tensor != ignored)
+    else:
+        counts = b.emit("ne", target, b.known(ignored, "int64"))
+        place = b.emit("where", counts, target, b.known(0, "int64"))
     apart = b.view(counts, (*counts.shape[:dim], 1, *counts.shape[dim:]))
-    mask = b.emit("logical_and", mask, apart)
+    mask: Value = b.emit("logical_and", _class_mask(b, place, classes, dim), apart)
     if weight is None:
         factors = b.cast(b.cast(reduced(b, "any", mask, dim, False), "int64"), dtype)
     else:
@@ -80,13 +84,19 @@ def _per_weight(b: Builder, loss: Value, factors: Value, reduction: int) -> tupl
 
 def _nll(b: Builder, a: Args) -> Result:
     weight = None if a["weight"] is None else a.tensor("weight")
+    if isinstance(a.tensor("target"), Known):
+        return Reject("known class indices become slices")
     loss, factors, _ = _picked(b, a.tensor("self"), a.tensor("target"), weight, a["ignore_index"])
     return _per_weight(b, loss, factors, a["reduction"])
 
 
 def _cross_entropy(b: Builder, a: Args) -> Result:
-    """Of class indices, or of probabilities; smoothed labels give every class its share."""
+    """Of class indices; smoothed labels give every class its share. Torch decomposes that of probabilities,
+    and known indices become slices.
+    """
     x, target, smoothing = a.tensor("self"), a.tensor("target"), float(a["label_smoothing"])
+    if target.dtype in FLOATS or (isinstance(target, Known) and not smoothing):
+        return Reject("no computed class indices")
     weight = None if a["weight"] is None else a.tensor("weight")
     dim, rank, dtype = 0 if len(x.shape) == 1 else 1, len(x.shape), x.dtype
     classes, reduction = x.shape[dim], a["reduction"]
@@ -95,13 +105,6 @@ def _cross_entropy(b: Builder, a: Args) -> Result:
     logs = b.emit("sub", shifted, b.emit("log", total))
     wide = None if weight is None else b.view(weight, [classes if d == dim else 1 for d in range(rank)])
     weighted = logs if wide is None else b.emit("mul", logs, wide)
-    if target.dtype in FLOATS:
-        a.ignore("ignore_index")  # torch refuses one here
-        share = scaled(b, target, 1.0 - smoothing)
-        if smoothing:
-            share = b.emit("add", share, b.known(smoothing / classes, dtype))
-        total = reduced(b, "sum", b.emit("mul", weighted, share), dim, False)
-        return averaged(b, b.emit("neg", total), reduction)
     loss, factors, mask = _picked(b, logs, target, weight, a["ignore_index"])
     if smoothing:
         every = b.emit("neg", reduced(b, "sum", weighted, dim, False))
@@ -140,18 +143,6 @@ def _margin_ranking(b: Builder, a: Args) -> Result:
     return averaged(
         b, b.emit("relu", b.emit("add", apart, b.known(a["margin"], a.out.dtype))), a["reduction"]
     )
-
-
-def _hinge_embedding(b: Builder, a: Args) -> Result:
-    """x where the target is 1, max(0, margin - x) where it is -1, both elsewhere."""
-    x, target, dtype = b.cast(a.tensor("self"), a.out.dtype), a.tensor("target"), a.out.dtype
-    zero = b.known(0, dtype)
-    below = b.emit("relu", b.emit("sub", b.known(a["margin"], dtype), x))
-    parts = (
-        b.emit("where", b.emit("ne", target, b.known(value, target.dtype)), part, zero)
-        for value, part in ((1, below), (-1, x))
-    )
-    return averaged(b, b.emit("add", *parts), a["reduction"])
 
 
 def _poisson(b: Builder, a: Args) -> Result:
@@ -200,7 +191,6 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.cross_entropy_loss.default: _cross_entropy,
     aten.multilabel_margin_loss_forward.default: _multilabel_margin,
     aten.margin_ranking_loss.default: _margin_ranking,
-    aten.hinge_embedding_loss.default: _hinge_embedding,
     aten.poisson_nll_loss.default: _poisson,
     aten.cosine_embedding_loss.default: _cosine_embedding,
 }
