@@ -11,7 +11,7 @@ READY := $(VENV)/.torchcalyx-ready
 PYTEST_ARGS ?= -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pitch test lint test-fast test-slow bench numbers fuzz doctor clean
+.PHONY: help setup demo pitch test lint test-slow bench numbers coverage fuzz doctor clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -44,6 +44,9 @@ bench: $(READY) ## the benchmarks with a goal, as tables
 numbers: $(READY) ## errors against torch in float64: tables, then 10,000 drawn inputs
 	$(BIN)/python -m benchmarks.numbers
 	$(BIN)/python -m pytest -m slow tests/test_accuracy.py
+
+coverage: $(READY) ## every operator of PyTorch's operator database, SAMPLES=2 of each
+	$(BIN)/python -m benchmarks.coverage --jobs $(or $(JOBS),2) --samples $(or $(SAMPLES),2)
 
 fuzz: $(READY) ## N=200 random graphs through the compiler; failing ones are saved in fuzz-failures/
 	$(BIN)/python -m tests.fuzz $(or $(N),100) $(if $(SEED),--seed $(SEED))

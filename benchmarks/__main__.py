@@ -18,12 +18,24 @@ from benchmarks import (
     exactness,
     gemm,
     systolic_lang,
+    transforms,
     vectors,
 )
 from benchmarks.figures import Figure, show
 from torchcalyx.errors import ToolNotFound
 
-MODULES = (gemm, systolic_lang, batch_one, vectors, digits, eight_bits, convolution, build_cost, exactness)
+MODULES = (
+    gemm,
+    systolic_lang,
+    batch_one,
+    vectors,
+    transforms,
+    digits,
+    eight_bits,
+    convolution,
+    build_cost,
+    exactness,
+)
 
 
 def main(*arguments: str) -> int:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import torchcalyx
+from torchcalyx.kernels.arith.numerics import NumberFormat
 
 LEAST = torch.finfo(torch.float32).min
 ROWS = torch.tensor([3e-3, 5.0, 0.2, 0.1])
@@ -30,25 +31,31 @@ class Outcome:
     """What one compilation and call came to.
 
     error: as the case measures it, None without a result. share: greatest error by the largest value of the
-    output. said: class of the exception, else of the project's warnings. own: whether all of these are the
-    project's.
+    output. ideal: the same of float64 on the inputs as they are stored. said: class of the exception, else of
+    the project's warnings. own: whether all of these are the project's.
     """
 
     error: float | None
     share: float = 0.0
+    ideal: float = 0.0
     said: tuple[str, ...] = ()
     own: bool = True
 
     @property
     def silent(self) -> bool:
-        """Wrong by more than the default tolerance without a word, or stopped by a foreign exception."""
-        return not self.own or (self.share > TOLERATED and not self.said)
+        """Wrong without a word, by more than the default tolerance and twice what rounding the inputs alone
+        does, or stopped by a foreign exception.
+        """
+        return not self.own or (self.share > TOLERATED + 2 * self.ideal and not self.said)
 
     def __str__(self) -> str:
         words = ", ".join(self.said)
         if self.error is None:
             return words
-        return f"{_percent(self.error)}{', ' if words else ''}{words}{', no word' if self.silent else ''}"
+        parts = [_percent(self.error), *self.said, *(["no word"] if self.silent else [])]
+        if self.ideal > TOLERATED:
+            parts.insert(1, f"{_percent(self.ideal)} by the inputs' rounding")
+        return ", ".join(parts)
 
 
 def _percent(share: float) -> str:
@@ -80,8 +87,9 @@ def outcome(case: Case, precision: str) -> Outcome:
     module = case.module().eval()
     samples = case.calibration()
     inputs = case.call() if case.call is not None else samples
+    exact = copy.deepcopy(module).double()
     with torch.no_grad():
-        real = copy.deepcopy(module).double()(*(x.double() for x in inputs))
+        real = exact(*(x.double() for x in inputs))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -91,10 +99,28 @@ def outcome(case: Case, precision: str) -> Outcome:
             own = isinstance(error, torchcalyx.TorchCalyxError)
             return Outcome(None, said=(type(error).__name__,), own=own)
     kinds = dict.fromkeys(w.category for w in caught if w.category.__module__.startswith("torchcalyx"))
-    found, share = (
-        float(torch.nan_to_num(t, nan=math.inf).max()) for t in (case.error(got, real), of_largest(got, real))
+    formats = [binding.fmt for binding in hw.stages.selection.inputs]
+    with torch.no_grad():
+        ideal = exact(*(stored(x, fmt) for x, fmt in zip(inputs, formats, strict=True)))
+    found, share, rounding = (
+        float(torch.nan_to_num(t, nan=math.inf).max())
+        for t in (case.error(got, real), of_largest(got, real), of_largest(ideal, real))
     )
-    return Outcome(found, share, tuple(kind.__name__ for kind in kinds))
+    ideal_share = rounding if inputs_fit(inputs, formats) else 0.0
+    return Outcome(found, share, ideal_share, tuple(kind.__name__ for kind in kinds))
+
+
+def stored(x: Tensor, fmt: NumberFormat) -> Tensor:
+    """What a memory of that format holds of an input."""
+    return torch.clamp(torch.round(x.double() * 2.0**fmt.frac), fmt.min, fmt.max) * 2.0**-fmt.frac
+
+
+def inputs_fit(inputs: Sequence[Tensor], formats: Sequence[NumberFormat]) -> bool:
+    """Whether all inputs lie in their ranges: only then is their rounding no fault of the formats."""
+    return all(
+        bool((x.double().abs() <= fmt.max * 2.0**-fmt.frac).all())
+        for x, fmt in zip(inputs, formats, strict=True)
+    )
 
 
 def of_row(got: Tensor, real: Tensor) -> Tensor:

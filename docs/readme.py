@@ -4,7 +4,8 @@
 
 Generated are the table of operations, the output below the Python example (a `text` block) and the outputs
 of the commands in `console` blocks. An output that begins with a line "..." keeps as many last lines as
-stand there.
+stand there. The line on PyTorch's operator database takes minutes and has a command of its own,
+python -m benchmarks.coverage --readme.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ from .elementwise import Elementwise
 from .folds.argreduce import ArgReduce
 from .folds.reduce import Reduce
 from .folds.scan import Scan
+from .folds.sort import Sort
+from .lookups.put import Put
+from .lookups.take import Take
 from .moves.gather import Gather
 from .moves.splice import Splice
 from .moves.transpose import Transpose
@@ -21,8 +24,11 @@ FAMILIES: tuple[type, ...] = (
     Reduce,
     ArgReduce,
     Scan,
+    Sort,
     Gather,
     Splice,
     Transpose,
+    Take,
+    Put,
 )
 """The spec class of each family; its module's docstring states equation, interface, cycles and numbers."""

@@ -215,8 +215,10 @@ class Subject:
         with quiet():
             got = self.run(*inputs)
         fmt = self.memories.output
+        # The compiler may have widened the output: what came back is a float32, whatever was asked for.
+        precision = "fixed32" if fmt.width >= 32 else self.precision
         what = f"{self.what} at {self.precision} ({self.memories})"
-        return verdict(what, got, self.real(*inputs), self.exact(*inputs), fmt, self.precision)
+        return verdict(what, got, self.real(*inputs), self.exact(*inputs), fmt, precision)
 
     def coarse(self) -> list[str]:
         """Inputs and the output whose format wastes bits: its unit is far above what the calibrated range

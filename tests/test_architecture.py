@@ -47,6 +47,7 @@ ROOMS = (
     "products",
     "folds",
     "moves",
+    "lookups",
     "elementwise",
     "families",
     "bench",

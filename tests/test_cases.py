@@ -19,13 +19,8 @@ from torchcalyx.errors import UnsupportedOpError
 pytestmark = pytest.mark.needs("calyx", "calyx-py", "verilator")
 
 WAITING = {
-    59: "embedding: a lookup by computed index",
     111: "a convolution with computed weights",
-    113: "index_put: writes at computed places",
-    115: "embedding: a lookup by computed index",
     117: "a recurrent cell",
-    119: "fake quantisation for each channel",
-    121: "topk: sorting",
 }
 """Cases whose operations belong to later issues; they are refused, by name, until then."""
 

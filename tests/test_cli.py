@@ -57,6 +57,9 @@ class StandIn:
         ok = self.exact and self.simulated == self.cycles
         return Text("comparison of 1 output", exact=self.exact, ok=ok, simulated_cycles=self.simulated)
 
+    def expected_excess(self) -> dict[str, float]:
+        return {}
+
     def report(self) -> Any:
         return Text("report table")
 

@@ -101,6 +101,11 @@ def test_kernel_library_does_not_need_torch() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_own_functions_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    load("examples/own_function.py").main()
+    assert "hardware and software model agree to the bit" in capsys.readouterr().out
+
+
 def test_own_kernel_replaces_the_built_in_one(capsys: pytest.CaptureFixture[str]) -> None:
     load("examples/own_kernel.py").main()
     shown = capsys.readouterr().out

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import torchcalyx
 from tests.models import Function, agree
@@ -120,3 +120,31 @@ def test_a_float_outside_its_format_saturates_before_it_becomes_an_integer() -> 
 def test_a_linear_layer_on_repeated_elements() -> None:
     weight = torch.randn(2, 6)
     holds(lambda x: nn.functional.linear(x[0].repeat_interleave(3, 0), weight), _real(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "inputs"),
+    [
+        (
+            "an element written twice",
+            lambda x: x.index_put((torch.tensor([0, 0]),), torch.ones(3), accumulate=True),
+            (torch.tensor([[0.5, -3.0, 8.0], [0.01, 2.0, -7.0]]),),
+        ),
+        (
+            "many runs of constant indices",
+            lambda x: x[:, torch.arange(200) * 7 % 11 % 3],
+            (torch.tensor([[0.5, -3.0, 8.0], [0.01, 2.0, -7.0]]),),
+        ),
+        ("one number in buckets", torch.bucketize, (torch.tensor(0.3), torch.tensor([0.1, 0.2, 0.5]))),
+    ],
+)
+def test_indices_once_refused(name: str, function: Any, inputs: tuple[Tensor, ...]) -> None:
+    class Of(nn.Module):
+        def forward(self, *arguments: Tensor) -> Any:
+            return function(*arguments)
+
+    hw = torchcalyx.compile(Of(), inputs)
+    got, real = hw.emulate(*inputs), function(*inputs)
+    assert got.dtype == real.dtype, name
+    assert torch.equal(hw.simulate(*inputs).outputs, got)
+    assert torch.allclose(got.double(), real.double(), rtol=0, atol=2.0**-9)

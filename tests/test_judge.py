@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -202,3 +203,14 @@ def test_scales_are_drawn_over_six_decades_and_calibrations_over_twelve() -> Non
     assert float(found.min()) < -5 and float(found.max()) > 5
     weights = [p.detach().abs().log10() for p in module(OPS[1], "decades", 3).parameters()]
     assert float(torch.cat(weights).max() - torch.cat(weights).min()) > 9
+
+
+def test_an_output_that_was_widened_is_judged_as_32_bits() -> None:
+    """The compiler gives an output more bits than were asked for where it misses the tolerance otherwise."""
+    op = next(op for op in OPS if op.name == "rms_norm")
+    at_32 = stand_in(op, "fixed32", 0.9)
+    (x,) = at_32.samples[0]
+    asked_for_8 = dataclasses.replace(at_32, precision="fixed8")
+    assert not asked_for_8.judge(x).broken.any()
+    beside = dataclasses.replace(stand_in(op, "fixed16", 3.0))
+    assert beside.judge(x).broken.any(), "at 16 bits a unit is a unit"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torchcalyx.api import compile
     from torchcalyx.compiled import CompiledModule
     from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
+    from torchcalyx.normalize.own_functions import function
     from torchcalyx.options import Options
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _LAZY = {
     "Options": "torchcalyx.options",
     "compile": "torchcalyx.api",
     "fixed": "torchcalyx.kernels.arith.numerics",
+    "function": "torchcalyx.normalize.own_functions",
 }
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "__version__",
     "compile",
     "fixed",
+    "function",
 ]
 
 

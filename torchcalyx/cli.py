@@ -206,7 +206,7 @@ def run_command(target: str, as_json: bool, **options: Any) -> None:
 
     hw, inputs = _compile(target, options)
     comparison = hw.check(*inputs)
-    alert([comparison.saturations], Options.of(None, _given(options)))
+    alert([comparison.saturations], Options.of(None, _given(options)), hw.expected_excess)
     simulated = comparison.simulated_cycles
     if as_json:
         _echo_json(

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torchcalyx.accuracy.expected import expected_excess
 from torchcalyx.emulate import emulate
 from torchcalyx.errors import InputError
 from torchcalyx.host import Stored, output_value, store_inputs
@@ -23,18 +24,19 @@ from torchcalyx.pipeline import (
     arrays_of,
     as_arguments,
     as_call,
+    calibration_samples,
     output_names,
     positional,
     torch_outputs,
 )
 from torchcalyx.plan.images import input_images, output_arrays
-from torchcalyx.quantize.masked import refuse_empty_rows
+from torchcalyx.quantize.empty_rows import refuse_empty_rows
 from torchcalyx.results.bundle import manifest, vectors
 from torchcalyx.results.check import Program, compare_program
 from torchcalyx.results.comparison import Comparison
 from torchcalyx.results.explain import explain
 from torchcalyx.results.report import Report, make_report
-from torchcalyx.results.saturations import Saturations, alert, find_saturations, given_up
+from torchcalyx.results.saturations import Saturations, alert, find_saturations
 from torchcalyx.results.save import save_design
 from torchcalyx.simulate import simulate
 from torchcalyx.tools.toolchain import compile_calyx
@@ -77,6 +79,7 @@ class CompiledModule:
         self._stages: Stages | None = None
         self._verilog: str | None = None
         self._simulated_cycles: int | None = None
+        self._expected: Mapping[str, float] | None = None
 
     def specialise(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Stages:
         """The stages, made for these arguments unless they exist."""
@@ -123,15 +126,16 @@ class CompiledModule:
         """Run the hardware in the simulator; the result has the structure, shapes and dtypes of the torch
         module's.
         """
-        silent = self._options.on_saturation == "ignore"
-        return self._run([self._store(inputs, kwargs)], count=not silent)[0].outputs
+        stored = self._store(inputs, kwargs)
+        silent = self._options.on_saturation == "ignore" and not self.stages.selection.checks
+        return self._run([stored], count=not silent)[0].outputs
 
     def emulate(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the software model, which equals the hardware to the bit and needs no tool."""
         stored, selection = self._store(inputs, kwargs), self.stages.selection
         emulated = emulate(selection, stored.arrays)
         places = find_saturations(selection, stored, emulated)
-        alert([places], self._options, given_up(selection, self.stages.typed.clipped))
+        alert([places], self._options, self.expected_excess)
         return self._result(emulated.outputs)
 
     def simulate(self, *inputs: Any, trace: str | Path | None = None, **kwargs: Any) -> RunResult:
@@ -171,6 +175,17 @@ class CompiledModule:
         )
         self._simulated_cycles = comparison.simulated_cycles
         return comparison
+
+    def expected_excess(self) -> Mapping[str, float]:
+        """How far the calibration inputs themselves leave the range of each kernel call. Emulates them all,
+        the first time.
+        """
+        s = self.stages
+        with self._lock:
+            if self._expected is None:
+                samples = calibration_samples(s.captured, s.example, self._options)
+                self._expected = expected_excess(s.typed, s.selection, samples, self._paths, self._options)
+            return self._expected
 
     def report(self) -> Report:
         """Cycles, utilisation, multipliers and memory of every kernel call; accuracy as compiled."""
@@ -243,7 +258,7 @@ class CompiledModule:
         if count:
             models = (emulate(s.selection, call.arrays) for call in calls)
             saturations = [find_saturations(s.selection, c, m) for c, m in zip(calls, models, strict=True)]
-            alert(saturations, self._options, given_up(s.selection, s.typed.clipped))
+            alert(saturations, self._options, self.expected_excess)
         images = [input_images(s.selection, s.plan, call.arrays) for call in calls]
         found = simulate(s.design, self.verilog, images, simulator=self._options.simulator, trace=trace)
         self._simulated_cycles = found.cycles[-1]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchcalyx.errors import PlanError
+from torchcalyx.ir.lookups import check_index
 from torchcalyx.kernels.arith.numerics import IntArray, product
 from torchcalyx.kernels.arith.saturation import Saturation
 from torchcalyx.kernels.contract import writes
@@ -35,8 +36,8 @@ def emulate(selection: Selection, inputs: Sequence[IntArray]) -> EmulationResult
     """Run the calls in the order of the selection.
 
     inputs: stored integers, one array for each input binding, of its shape. Raises InputError when they do
-    not fit the bindings, PlanError when a kernel's model returns arrays of another number or shape than its
-    ports state.
+    not fit the bindings, IndexRangeError for an index outside its axis, PlanError when a kernel's model
+    returns arrays of another number or shape than its ports state.
     """
     buffers = dict(input_arrays(selection, inputs))
     for buffer in selection.buffers:
@@ -46,6 +47,9 @@ def emulate(selection: Selection, inputs: Sequence[IntArray]) -> EmulationResult
         elif buffer.role == "temp":
             buffers[buffer.name] = np.zeros(shape, dtype=np.int64)
     saturated = {call.name: _run(call, buffers) for call in selection.calls}
+    for check in selection.checks:
+        values = check.access.read(buffers[check.buffer])
+        check_index(check.source, check.node, values, check.size, check.wrap)
     return EmulationResult(buffers, read_outputs(selection, buffers), saturated)
 
 

@@ -19,6 +19,10 @@ class InputError(TorchCalyxError, ValueError):
     """The tensors of a call do not fit the compiled program (count, structure, shape, dtype or range)."""
 
 
+class IndexRangeError(InputError, IndexError):
+    """An index of a call, or a constant one, lies outside the axis that it points into."""
+
+
 class AccuracyError(TorchCalyxError):
     """No allowed formats keep the tolerance on the calibration inputs, and `on_inaccurate` is "error"."""
 

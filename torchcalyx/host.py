@@ -9,6 +9,7 @@ import numpy as np
 
 from torchcalyx.errors import InputError
 from torchcalyx.ir.graph import Array
+from torchcalyx.ir.lookups import check_index
 from torchcalyx.kernels.arith.numerics import IntArray, NumberFormat
 from torchcalyx.kernels.arith.saturation import Saturation, store_measured
 from torchcalyx.selection import InputBinding, OutputBinding, Selection
@@ -44,6 +45,9 @@ def store_inputs(selection: Selection, paths: Sequence[str], arrays: Sequence[Ar
             integers, saturated[path] = store_measured(limited, binding.fmt)
             stored.append(integers)
         else:
+            for check in selection.checks:
+                if check.buffer == binding.buffer and check.access.sizes == array.shape:
+                    check_index(check.source, check.node, array, check.size, check.wrap)
             _check_range(binding, path, array)
             stored.append(array.astype(np.int64))
     return Stored(tuple(stored), tuple(paths), saturated)
@@ -54,9 +58,18 @@ def real_values(fmt: NumberFormat, stored: IntArray) -> Array:
     return np.asarray(stored) if fmt.kind == "int" else fmt.dequantize(stored)
 
 
+def output_reals(binding: OutputBinding, stored: IntArray) -> Array:
+    """Values of an output in its shape: float64, or integers."""
+    values = real_values(binding.fmt, stored).reshape(binding.shape)
+    if not binding.exponents:
+        return values
+    shape = [-1 if d == binding.axis else 1 for d in range(len(binding.shape))]
+    return np.asarray(np.ldexp(values.astype(np.float64), np.reshape(binding.exponents, shape)))
+
+
 def output_value(binding: OutputBinding, stored: IntArray) -> Array:
     """The result of an output in its torch dtype, a fresh array."""
-    values = real_values(binding.fmt, stored).reshape(binding.shape)
+    values = output_reals(binding, stored)
     with np.errstate(over="ignore"):  # float16 overflows to infinity, as in torch
         return np.array(values != 0 if binding.dtype == "bool" else values, dtype=binding.dtype)
 

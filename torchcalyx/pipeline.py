@@ -24,7 +24,7 @@ from torchcalyx.capture.state import copied
 from torchcalyx.design import Design
 from torchcalyx.errors import InputError, OptionsError
 from torchcalyx.ir.graph import Array, Graph
-from torchcalyx.normalize.builder import lacks_numpy
+from torchcalyx.normalize.builder import in_numpy
 from torchcalyx.options import Options
 from torchcalyx.plan import Plan
 from torchcalyx.quantize import Typed
@@ -65,8 +65,13 @@ def arrays_of(tensors: list[torch.Tensor]) -> tuple[Array, ...]:
 
 
 def real_array(tensor: torch.Tensor) -> Array:
-    """A numpy copy; floats of a dtype that numpy lacks (bfloat16) as the same values in float32."""
-    return np.array((tensor.float() if lacks_numpy(tensor.dtype) else tensor).numpy(force=True))
+    """A numpy copy; floats of a dtype that numpy lacks (bfloat16) as the same values in float32, complex
+    numbers as both parts along a new first axis.
+    """
+    tensor = in_numpy(tensor)
+    if tensor.is_complex():
+        tensor = torch.stack([tensor.real, tensor.imag])
+    return np.array(tensor.numpy(force=True))
 
 
 def calibration_samples(

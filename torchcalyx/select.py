@@ -18,7 +18,7 @@ from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
 from torchcalyx.rules import RULES
-from torchcalyx.selection import InputBinding, OutputBinding, Row, Selection, ValueBinding
+from torchcalyx.selection import IndexCheck, InputBinding, OutputBinding, Row, Selection, ValueBinding
 
 __all__ = ["select"]
 
@@ -51,7 +51,8 @@ def select(typed: Typed, options: Options) -> Selection:
         if located.shape != node.shape:
             raise AssertionError(f"rule {choice.rule.name} placed {node} as {located.shape}")
         builder.located[node.name] = located
-        values.append(ValueBinding(node.name, located.buffer, located.access, located.fmt))
+        if node.op != "scale":  # only the caller sees it scaled
+            values.append(ValueBinding(node.name, located.buffer, located.access, located.fmt))
     outputs = tuple(_bind_output(builder, view.nodes[name]) for name in view.graph.outputs)
     used = {name for call in builder.calls for name in (*call.reads, *call.writes)}
     used.update(o.buffer for o in outputs if o.buffer is not None)
@@ -62,6 +63,7 @@ def select(typed: Typed, options: Options) -> Selection:
         outputs=outputs,
         values=tuple(values),
         rows=_rows(view, choices, builder),
+        checks=_checks(view, choices, builder),
         weights={name: stored for name, stored in builder.weights.items() if name in used},
         constants={n: view.graph.constants[n] for n in view.graph.outputs if n in view.graph.constants},
         saturated_weights=builder.saturated,
@@ -133,7 +135,24 @@ def _bind_output(builder: SelectionBuilder, node: Node) -> OutputBinding:
     if node.op == "constant":
         return OutputBinding(node.name, None, None, node.shape, node.dtype, fmt)
     located = builder.located[node.name]
-    return OutputBinding(node.name, located.buffer, located.access, node.shape, node.dtype, located.fmt)
+    place = (node.name, located.buffer, located.access, node.shape, node.dtype, located.fmt)
+    if node.op == "scale":
+        return OutputBinding(*place, node.whole("axis"), node.ints("exponents"))
+    return OutputBinding(*place)
+
+
+def _checks(
+    view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilder
+) -> tuple[IndexCheck, ...]:
+    """Where each computed index that the program uses lies before it is used."""
+    used = {name for choice in choices.values() for name in choice.match.covers}
+    found = []
+    for node in view.graph.nodes:
+        if node.op == "checked" and node.name in used:
+            at = builder.value(node.args[0])
+            size, wrap = node.whole("size"), bool(node.attr("wrap"))
+            found.append(IndexCheck(node.name, at.buffer, at.access, size, wrap, node.source))
+    return tuple(found)
 
 
 def _rows(view: GraphView, choices: dict[str, _Choice], builder: SelectionBuilder) -> tuple[Row, ...]:

@@ -74,6 +74,8 @@ class InputBinding:
 class OutputBinding:
     """One tensor leaf of the result: read from `buffer` through `access` (sizes = shape), or, when buffer
     is None, the constant of that node name (a key of `Selection.constants`), exactly as torch has it.
+
+    exponents: along `axis`, the value at place i is the format's times 2 ** exponents[i] (empty: all 0).
     """
 
     node: str
@@ -82,6 +84,8 @@ class OutputBinding:
     shape: tuple[int, ...]
     dtype: str
     fmt: NumberFormat
+    axis: int = 0
+    exponents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,20 @@ class ValueBinding:
     buffer: str
     access: Access
     fmt: NumberFormat
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCheck:
+    """An index in `buffer` that must lie on an axis of `size` elements, from the end where negative and
+    `wrap`.
+    """
+
+    node: str
+    buffer: str
+    access: Access
+    size: int
+    wrap: bool
+    source: Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,7 @@ class Selection:
     outputs: tuple[OutputBinding, ...]
     values: tuple[ValueBinding, ...]
     rows: tuple[Row, ...]
+    checks: tuple[IndexCheck, ...] = ()
     weights: Mapping[str, IntArray] = field(hash=False, compare=False, default_factory=dict)
     constants: Mapping[str, Array] = field(hash=False, compare=False, default_factory=dict)
     saturated_weights: Mapping[str, int] = field(hash=False, compare=False, default_factory=dict)

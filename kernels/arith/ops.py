@@ -104,7 +104,7 @@ class Expr:
                 shifted = shift_round(as_exact(source, self._guard_bits(op)), op.param)
                 result, found = saturate_measured(shifted, op.fmt)
                 if found and self._behind_table(op):
-                    found = Saturation(found, found.bits, at_least=True, of=found.of, fmt=found.fmt)
+                    found = found.bounded()
                 saturated += found
             else:
                 result = _evaluate(op, [results[a] for a in op.args], operands)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ..arith.expr import ExprBuilder, Value
 from ..arith.numerics import NumberFormat
 from .fit import Piecewise, Target, candidates
-from .real import Curve, Real
+from .real import Curve
+from .values import Real
 
 FLAT = 0.1
 """A curve nearer than this (in units in the last place) to its limit is the limit."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arith.expr import ExprBuilder
-from .real import Real, RealFunction
+from .values import Real, RealFunction
 
 Ints = npt.NDArray[np.int64]
 

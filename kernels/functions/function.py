@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -19,30 +20,34 @@ from ...errors import KernelParameterError
 from ..arith.expr import Expr, ExprBuilder, Value, value_of
 from ..arith.numerics import NumberFormat
 from .curve import Direct, Plan
+from .known import KNOWN, definition
 from .plans import plans
-from .real import FUNCTIONS, Curve, Definition, Exponential, Logarithm, Power, Real, Wave
+from .real import Curve, Definition, Exponential, Logarithm, Power, Wave
+from .sampled import Sampled, at
+from .segmented import SampledPlan
+from .values import Real
 
 ERROR_LIMIT = 0.75
 """Largest error of a result in units in the last place; 0.5 would be the nearest number always."""
-DIRECT_INPUTS = 256
+DIRECT_INPUTS = 512
 EXHAUSTIVE_INPUTS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One of `real.FUNCTIONS` with its parameters; KernelParameterError for an unknown name."""
+    """One of `known.KNOWN` with its parameters; KernelParameterError for an unknown name."""
 
     name: str
     params: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in FUNCTIONS:
-            raise KernelParameterError(f"function {self.name!r} is not one of {', '.join(sorted(FUNCTIONS))}")
+        if self.name not in KNOWN:
+            raise KernelParameterError(f"function {self.name!r} is not one of {', '.join(sorted(KNOWN))}")
 
     @property
     def definition(self) -> Definition:
         """The real function."""
-        return FUNCTIONS[self.name](*self.params)
+        return definition(self.name, self.params)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name
@@ -129,9 +134,17 @@ def _plan(
     best: Accuracy | None = None
     bits = out.width if significant is None else min(out.width, significant + 1)
     degree = min(multiplications, 2 if bits <= 18 else 4)
-    for candidate in plans(definition, x, out, degree, significant):
+    last = _last_resort(definition)
+    for candidate in chain(
+        plans(definition, x, out, degree, significant), plans(last, x, out, degree, significant)
+    ):
         found = _prove(definition, candidate, x, out, significant)
-        ordered = found.monotone or not _direction(definition) or bits < out.width
+        ordered = (
+            found.monotone
+            or not _direction(definition)
+            or bits < out.width
+            or isinstance(candidate, SampledPlan)
+        )
         if found.max_error <= ERROR_LIMIT and ordered:
             return candidate, found
         best = found if best is None or found.max_error < best.max_error else best
@@ -140,6 +153,16 @@ def _plan(
         f"{function} from {x} to {out} with {multiplications} multiplications a lane: no table stays within "
         f"{ERROR_LIMIT} units in the last place{reached}"
     )
+
+
+def _last_resort(definition: Definition) -> Sampled:
+    """The same function as nothing but its values: where scales differ so much that pieces of one length do
+    not do. Its results may step back by a unit in the last place.
+    """
+    if isinstance(definition, Sampled):
+        return definition
+    jump = _cut(definition)
+    return Sampled(definition.exact, splits=at(0.0) if jump is None else at(0.0, jump))
 
 
 def _value(x: Value | NumberFormat) -> Value:
@@ -194,7 +217,7 @@ def _direction(definition: Definition) -> int:
             return 1 if exponent > 0 else -1
         case Logarithm() | Exponential():
             return 1
-        case Wave():
+        case Wave() | Sampled():
             return 0
 
 

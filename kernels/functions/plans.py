@@ -15,7 +15,10 @@ from ..arith.expr import ExprBuilder, Value
 from ..arith.numerics import NumberFormat
 from .curve import Plan, curve_plans
 from .fit import Piecewise, Target, candidates
-from .real import Curve, Definition, Exponential, Logarithm, Power, Real, Wave
+from .real import Curve, Definition, Exponential, Logarithm, Power, Wave
+from .sampled import Sampled
+from .segmented import sampled_plans
+from .values import Real
 
 TURNS = 0xA2F9836E4E441529FC2757D1F534DDC0 >> 2
 """1 / (2 * pi) in 128 fraction bits."""
@@ -212,6 +215,7 @@ def plans(
         Logarithm: logarithm_plans,
         Exponential: exponential_plans,
         Wave: wave_plans,
+        Sampled: sampled_plans,
     }
     return makers[type(definition)](definition, x, out, degree, significant or out.width)
 

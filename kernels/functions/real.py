@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Real: TypeAlias = npt.NDArray[np.float64]
-RealFunction: TypeAlias = Callable[[Real], Real]
+from .sampled import Sampled
+from .values import Real, RealFunction
 
 erf: RealFunction = np.vectorize(math.erf, otypes=[np.float64])
 erfc: RealFunction = np.vectorize(math.erfc, otypes=[np.float64])
@@ -102,7 +101,7 @@ class Wave:
         return np.cos(x) if self.quarters else np.sin(x)
 
 
-Definition: TypeAlias = Curve | Power | Logarithm | Exponential | Wave
+Definition: TypeAlias = Curve | Power | Logarithm | Exponential | Wave | Sampled
 
 
 def _sigmoid(x: Real) -> Real:

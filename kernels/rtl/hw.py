@@ -124,7 +124,6 @@ class Component(Wiring):
         self.refs: dict[str, Memory | Component] = {}
 
     # ---- ports
-    # -----------------------------------------------------------------------------------------------------
     def input(self, name: str, width: int) -> Signal:
         """Declare an input port."""
         self._builder.input(name, width)
@@ -138,7 +137,6 @@ class Component(Wiring):
         self.connect(name, value)
 
     # ---- cells
-    # -----------------------------------------------------------------------------------------------------
     def cell(self, kind: str, params: Sequence[int], **inputs: Signal) -> str:
         """Instantiate a primitive with its input ports wired continuously; returns the cell's name."""
         self.program.use(kind)
@@ -164,7 +162,6 @@ class Component(Wiring):
         self._ast.wires.append(ast.Connect(_Text(target), _Text(value.text)))
 
     # ---- memories and sub-components
-    # -------------------------------------------------------------------------------
     def memory_ref(self, name: str, width: int, words: int) -> Memory:
         """A memory passed by reference (`ref` cell)."""
         memory = Memory(name, width, words)
@@ -217,7 +214,6 @@ class Component(Wiring):
         return Instance(self, cell, child, driven)
 
     # ---- control
-    # ---------------------------------------------------------------------------------------------------
     def run(self, trips: int, flush: int) -> Signal:
         """Static control of a kernel: `trips` issuing cycles, then `flush` cycles for the pipeline to empty.
 
@@ -235,6 +231,15 @@ class Component(Wiring):
         else:
             self._builder.control = cb.static_seq(body)
         return issue
+
+    def run_in_turn(self, *trips: int) -> list[Signal]:
+        """Static control of phases one after the other: for each a signal that is 1 in its cycles."""
+        if self.latency != sum(trips):
+            raise ValueError(f"{self.name} is declared static<{self.latency}> but runs {trips} cycles")
+        gates = [self.gate_group(f"phase{n}") for n in range(len(trips))]
+        body = [cb.static_repeat(count, ast.Enable(f"phase{n}")) for n, count in enumerate(trips)]
+        self._builder.control = cb.static_seq(*body)
+        return gates
 
     def gate_group(self, name: str) -> Signal:
         """A one-cycle static group whose only effect is a signal that is 1 while the group runs."""

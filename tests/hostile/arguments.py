@@ -91,7 +91,6 @@ _TENSORS: tuple[tuple[str, Any, str], ...] = (
     ("sparse", X.relu().to_sparse(), "is sparse (torch.sparse_coo): hardware holds every element; pass "),
     ("csr", _quietly(lambda: X.relu().to_sparse_csr()), "is sparse (torch.sparse_csr)"),
     ("meta", X.to("meta"), "has no values (device 'meta')"),
-    ("complex", X.to(torch.complex64), "is complex (torch.complex64): hardware numbers are real"),
     ("wrapper", Wrapper(X), "is a Wrapper, a kind of tensor with rules of its own"),
     ("array", X.numpy(), "is of type ndarray: pass a tensor (torch.from_numpy(...))"),
     ("object", object(), "is of type object: pass tensors, numbers, text, None, or tuples"),

@@ -203,6 +203,27 @@ def _scales(p: str, error: float) -> list[Case]:
 SCALES = tuple(case for p, error in FORMATS.items() for case in _scales(p, error))
 
 
+class Wide(Weight):
+    """Its parameter and what it computes are float64."""
+
+    def __init__(self, use: Callable[[torch.Tensor, torch.Tensor], Any], *values: float) -> None:
+        super().__init__(use, 0.0)
+        self.w = nn.Parameter(torch.tensor(values, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.use(self.w, x.double())
+
+
+BEYOND = tuple(
+    works(f"{p}-{name}-{size:g}", lambda u=use, s=size: Wide(u, s, 2 * s, 3.0, -s), X, made=True,
+          options={"precision": p, "on_inaccurate": "ignore"}, error=error)
+    for p, error in {**FORMATS, "auto": 2.0**-4}.items()
+    for size in (1e200, -1e300)
+    for name, use in {"product": _product, "layer": _layer}.items()
+)  # fmt: skip
+"""Squares of these weights pass float64."""
+
+
 def _floats(dtype: torch.dtype) -> list[Case]:
     name, x = str(dtype).removeprefix("torch."), X.to(dtype)
     image = torch.linspace(-6, 6, 50).reshape(1, 2, 5, 5).to(dtype)
@@ -290,4 +311,4 @@ TOO_BIG = refused(
     call=lambda: (torch.tensor([2**40, 1, 1, 1]),),
 )
 
-CASES: tuple[Case, ...] = (*INFINITIES, *SCALES, *DTYPES, *INTEGERS, TOO_BIG)
+CASES: tuple[Case, ...] = (*INFINITIES, *SCALES, *BEYOND, *DTYPES, *INTEGERS, TOO_BIG)

@@ -175,6 +175,12 @@ POOLING: dict[str, Case] = {
 }
 
 ADAPTIVE: dict[str, Case] = {
+    "max_pool_indices": (
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=x.shape[2:]),
+        (t(*X2),),
+    ),
+    "adaptive_max_indices": (lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True), (t(*X2),)),
+    "adaptive_max_1d_of_many_runs": (lambda x: F.adaptive_max_pool1d(x, 150), (t(1, 2, 220),)),
     "adaptive_avg_1d": (lambda x: F.adaptive_avg_pool1d(x, 3), (t(*X1),)),
     "adaptive_avg_1d_uneven": (lambda x: F.adaptive_avg_pool1d(x, 4), (t(*X1),)),
     "adaptive_avg_1d_overlapping": (lambda x: F.adaptive_avg_pool1d(x, 3), (t(2, 4, 7),)),

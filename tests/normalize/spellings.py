@@ -350,6 +350,11 @@ MOVEMENT: dict[str, Case] = {
     "unfold": (lambda x: x.unfold(1, 2, 1), (X,)),
     "diag": (lambda x: torch.diag(x), (t(3, 3),)),
     "unfold_step": (lambda x: x.unfold(0, 3, 2), (t(7, 2),)),
+    "index_put_twice": (
+        lambda x: x.index_put((torch.tensor([0, 0]),), torch.ones(3), accumulate=True),
+        (X,),
+    ),
+    "index_of_many_runs": (lambda x: x[:, torch.arange(200) * 7 % 11 % 3], (X,)),
     "gather_known": (lambda x: x.gather(0, torch.tensor([[1, 0, 1], [0, 0, 1]])), (X,)),
     "take_along_known": (lambda x: torch.take_along_dim(x, torch.tensor([[0], [2]]), 1), (X,)),
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.normalize import order_spellings, row_spellings
 from tests.normalize.bundles import assert_computes_what_torch_computes, in_bundles
 from tests.normalize.spellings import FAMILIES
 
-BUNDLES = in_bundles(FAMILIES)
+BUNDLES = in_bundles({**FAMILIES, **order_spellings.FAMILIES, **row_spellings.FAMILIES})
 
 
 @pytest.mark.parametrize("bundle", BUNDLES)

@@ -25,7 +25,7 @@ SPELLINGS: dict[str, tuple[Forward, set[str]]] = {
     "tanh": (torch.tanh, {"tanh"}),
     "tanhshrink": (F.tanhshrink, {"tanh", "sub"}),
     "erf": (torch.erf, {"erf"}),
-    "erfc": (torch.special.erfc, {"erf", "sub"}),
+    "erfc": (torch.special.erfc, {"function"}),
     "exp": (torch.exp, {"exp"}),
     "exp2": (torch.exp2, {"exp2"}),
     "expm1": (torch.expm1, {"expm1"}),
@@ -69,6 +69,16 @@ POSITIVE: dict[str, tuple[Forward, set[str]]] = {
     "power_three_halves": (lambda x: x**1.5, {"sqrt", "mul"}),
     "power_minus_five_halves": (lambda x: x**-2.5, {"sqrt", "mul", "reciprocal"}),
     "power_three": (lambda x: x**3.0, {"mul"}),
+    "power_of_a_third": (lambda x: x**0.3, {"function"}),
+    "power_nine_and_a_half": (lambda x: x**9.5 / 1e6, {"function", "div_const"}),
+    "lgamma": (torch.lgamma, {"function"}),
+    "digamma": (torch.digamma, {"function"}),
+    "bessel_y1": (torch.special.bessel_y1, {"function"}),
+    "legendre": (lambda x: torch.special.legendre_polynomial_p(x / 5, 4), {"div_const", "function"}),
+    "zeta_of_x": (lambda x: torch.special.zeta(x + 1.1, 1.5), {"add", "function"}),
+    "zeta_from_x": (lambda x: torch.special.zeta(2.5, x), {"function"}),
+    "logaddexp": (lambda x: torch.logaddexp(x, 2 - x),
+                  {"sub", "abs", "neg", "softplus", "maximum", "add"}),
 }  # fmt: skip
 
 
@@ -110,9 +120,11 @@ def test_each_spelling_becomes_the_named_operations(name: str) -> None:
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [
-        (lambda x: x**0.3, "no kernel yet for the exponent 0.3"),
-        (lambda x: x**9.5, "no kernel yet for the exponent 9.5"),
-        (lambda x: (-2.0) ** x, r"a power of the base -2.0 is not a real function"),
+        (lambda x: x ** float("inf"), "the exponent inf has no finite power"),
+        (lambda x: torch.nextafter(x, x + 1), "is not a neighbour in fixed point"),
+        (lambda x: torch.special.hermite_polynomial_h(x, x.round()), "one degree known at compile time"),
+        (lambda x: torch.special.zeta(x + 1, x), "one of them known at compile time"),
+        (lambda x: torch.fmod(x, 0.0), "the divisor is zero"),
     ],
 )
 def test_parameters_without_a_datapath_are_refused(forward: Forward, reason: str) -> None:

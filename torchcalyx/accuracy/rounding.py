@@ -18,7 +18,7 @@ from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize import MOVES, Typed
 from torchcalyx.quantize.scales import stored
-from torchcalyx.rules.channels import REACH
+from torchcalyx.rules.channels import REACHES
 
 INFINITE = 1e9
 """Stands for a share of an allowed error of 0."""
@@ -54,7 +54,7 @@ def stored_as(typed: Typed, name: str) -> Edit:
     fmt, fracs = typed.formats[name], typed.weight_fracs.get(name)
     if not fracs:
         return rounding(fmt)
-    more = np.clip(np.asarray(fracs) - fmt.frac, 0, REACH)
+    more = np.clip(np.asarray(fracs) - fmt.frac, 0, REACHES[0])
 
     def edit(value: Tensor) -> Tensor:
         places = more.reshape(-1, *[1] * (value.ndim - 1))

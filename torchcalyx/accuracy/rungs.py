@@ -55,8 +55,9 @@ class Rungs:
         for name in self._ladder.automatic:
             edit, constant = stored_as(typed, name), typed.graph.constants.get(name)
             tensors = [v[name] for v in exam.values] if constant is None else [constant.astype(np.float64)]
-            power = sum(_power(value) for value in tensors)
-            lost = sum(_power(edit(value) - value) for value in tensors)
+            peak = max(float(np.max(np.abs(value), initial=0.0)) for value in tensors) or 1.0
+            power = sum(_power(value / peak) for value in tensors)
+            lost = sum(_power((edit(value) - value) / peak) for value in tensors)
             yield name, max(EXACT, float(np.sqrt(lost / power))) if power else EXACT
 
 

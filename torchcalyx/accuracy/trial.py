@@ -10,7 +10,7 @@ import numpy as np
 from torchcalyx.accuracy.disturbed import Tensor
 from torchcalyx.accuracy.judging import Exam
 from torchcalyx.emulate import EmulationResult, emulate
-from torchcalyx.host import Stored, real_values, store_inputs
+from torchcalyx.host import Stored, output_reals, store_inputs
 from torchcalyx.kernels.arith.numerics import IntArray
 from torchcalyx.quantize import Typed
 from torchcalyx.results.accuracy import OutputAccuracy
@@ -54,5 +54,5 @@ def try_out(
 def _value(binding: OutputBinding, stored: IntArray | None) -> Tensor | None:
     if stored is None:
         return None
-    value = np.asarray(real_values(binding.fmt, stored))
+    value = np.asarray(output_reals(binding, stored))
     return value != 0 if binding.dtype == "bool" else value

@@ -16,7 +16,8 @@ from torchcalyx.quantize.needs import Need
 CHANNELS_LAST = ("conv", "max_pool", "sum_pool", "upsample")
 """Operations that read their first operand [N, C, *spatial] with the channels over the lanes."""
 
-NO_WISH = ("view", "permute", "expand", "slice", "linear", "matmul", "cumsum", "input", "constant")
+NO_WISH = ("view", "permute", "expand", "slice", "linear", "matmul", "cumsum", "cummax", "cummin", "sort",
+            "argsort", "take", "put", "input", "constant")  # fmt: skip
 """Operations whose operands have axes, or needs, of their own."""
 
 
@@ -53,6 +54,11 @@ class GraphView:
         return frozenset(self.graph.outputs)
 
     @cached_property
+    def watched(self) -> frozenset[str]:
+        """Names of the values that a call compares with the axis they point into."""
+        return frozenset(n.args[0] for n in self.graph.nodes if n.op == "checked")
+
+    @cached_property
     def wanted(self) -> Mapping[str, tuple[int, ...]]:
         """Axis order in which the readers of a value would like it in memory (last: over the lanes), where
         they have a wish.
@@ -79,7 +85,7 @@ class GraphView:
 
     def inside(self, name: str, consumers: set[str]) -> bool:
         """Whether every use of a value lies in `consumers` (so it needs no memory of its own)."""
-        return name not in self.results and self.users[name] <= consumers
+        return name not in self.results | self.watched and self.users[name] <= consumers
 
     def constant(self, name: str) -> Array | None:
         """Value of a constant node, None for others."""

@@ -114,18 +114,13 @@ def misfit(module: nn.Module, error: Exception) -> str:
 
 
 def check_argument(path: str, leaf: object) -> None:
-    """InputError unless a leaf of the arguments is a plain value or a tensor of plain real values."""
+    """InputError unless a leaf of the arguments is a plain value or a tensor of plain values."""
     if not isinstance(leaf, _VALUES):
         raise InputError(f"argument {path} is of type {type(leaf).__name__}: {_instead(leaf)}")
     if not isinstance(leaf, torch.Tensor):
         return
     if reason := unusable(leaf):
         raise InputError(f"argument {path} {reason}")
-    if leaf.is_complex():
-        raise InputError(
-            f"argument {path} is complex ({leaf.dtype}): hardware numbers are real; pass "
-            "torch.view_as_real(x) and compute with the pairs"
-        )
 
 
 def _instead(leaf: object) -> str:

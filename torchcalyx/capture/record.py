@@ -106,13 +106,20 @@ class Captured:
         return [leaf for spec, leaf in zip(self.inputs, leaves, strict=True) if spec.placeholder is not None]
 
     def unflatten_outputs(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The user's result structure from its tensor leaves (one for each of `tensor_outputs`)."""
+        """The user's result structure from its tensor leaves (one for each of `tensor_outputs`; both parts of
+        a complex one along a first axis).
+        """
         expected = len(self.tensor_outputs)
         if len(tensors) != expected:
             raise ValueError(f"expected {expected} output tensors, got {len(tensors)}")
         rest = iter(tensors)
-        leaves = [spec.value if spec.node is None else next(rest).to(spec.dtype) for spec in self.outputs]
+        leaves = [spec.value if spec.node is None else _returned(spec, next(rest)) for spec in self.outputs]
         return unpack(pytree.tree_unflatten(leaves, self.out_spec))
+
+
+def _returned(spec: OutputSpec, tensor: torch.Tensor) -> torch.Tensor:
+    assert spec.dtype is not None
+    return (torch.complex(tensor[0], tensor[1]) if spec.dtype.is_complex else tensor).to(spec.dtype)
 
 
 def _keywords(names: Sequence[str]) -> str:

@@ -1,13 +1,14 @@
-"""Masks in front of a softmax: which values of a graph are scores, and which only say what is left out.
+"""Masks in front of a softmax or an extreme: which values of a graph are scores, and which only say what is
+left out.
 
 A head is a value that nothing reads but its own maximum along some axes and the exponential of the
-difference to it. Below it, through sums, choices and views, lie the scores and the masks that were added to
-them or chosen instead.
+difference to it, or nothing but maxima and their indices. Below it, through sums, choices and views, lie the
+scores and the masks that were added to them or chosen instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.reference import evaluate
 
 _VIEWS = ("view", "permute", "expand", "slice")
-_EXPONENTIALS = ("exp", "exp2")
+EXPONENTIALS = ("exp", "exp2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,14 @@ class Leaf:
 @dataclass(frozen=True, slots=True)
 class Head:
     """value: the masked scores. dims: axes of the softmax. cone: nodes between the leaves and the value, the
-    value included (not the leaves).
+    value included (not the leaves). extreme: only maxima and their indices read it.
     """
 
     value: str
     dims: tuple[int, ...]
     leaves: tuple[Leaf, ...]
     cone: frozenset[str]
+    extreme: bool = False
 
 
 def softmax_heads(graph: Graph) -> tuple[Head, ...]:
@@ -57,7 +59,27 @@ def softmax_heads(graph: Graph) -> tuple[Head, ...]:
             if value not in graph.outputs and _only_softmax(value, node, nodes, readers):
                 leaves, cone = _walk(graph, nodes, value)
                 found.append(Head(value, node.ints("dims"), leaves, cone))
-    return tuple(found)
+    return (*found, *_extreme_heads(graph, nodes, readers))
+
+
+def _extreme_heads(
+    graph: Graph, nodes: Mapping[str, Node], readers: Mapping[str, Sequence[Node]]
+) -> Iterator[Head]:
+    """Choices among scores and minus infinity of which only the greatest are asked for."""
+    for node in graph.nodes:
+        asked = readers[node.name]
+        if node.op != "where" or node.name in graph.outputs or not asked:
+            continue
+        constants = [graph.constants[a] for a in node.args[1:] if a in graph.constants]
+        if any(r.op not in ("amax", "argmax") for r in asked) or len({_folded(r) for r in asked}) != 1:
+            continue
+        if len(constants) == 1 and bool(np.isneginf(constants[0].astype(np.float64)).all()):
+            leaves = tuple(Leaf(name, 1.0, True) for name in node.args[1:])
+            yield Head(node.name, _folded(asked[0]), leaves, frozenset((node.name,)), extreme=True)
+
+
+def _folded(node: Node) -> tuple[int, ...]:
+    return node.ints("dims") if node.op == "amax" else (node.whole("dim"),)
 
 
 def _only_softmax(
@@ -68,7 +90,7 @@ def _only_softmax(
             continue
         if reader.op != "sub" or reader.args[0] != value or _origin(reader.args[1], nodes) != peak.name:
             return False
-        if not readers[reader.name] or any(r.op not in _EXPONENTIALS for r in readers[reader.name]):
+        if not readers[reader.name] or any(r.op not in EXPONENTIALS for r in readers[reader.name]):
             return False
     return len(readers[value]) > 1
 

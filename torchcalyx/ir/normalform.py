@@ -19,13 +19,15 @@ from torchcalyx.ir.typerules import (
     Rule,
     TensorType,
     arg_reduce_rule,
+    argsort_rule,
     by_constant_rule,
     cast_rule,
     cat_rule,
     clamp_rule,
-    cumsum_rule,
+    cumulative_rule,
     elementwise_rule,
     expand_rule,
+    function_rule,
     gelu_rule,
     given_rule,
     linear_rule,
@@ -34,10 +36,12 @@ from torchcalyx.ir.typerules import (
     pad_rule,
     permute_rule,
     reduce_rule,
+    scale_rule,
     slice_rule,
     view_rule,
     where_rule,
 )
+from torchcalyx.ir.typerules_lookups import checked_rule, put_rule, take_rule
 from torchcalyx.ir.typerules_spatial import conv_rule, max_pool_rule, pool_rule, upsample_rule
 
 
@@ -102,6 +106,8 @@ OPS: Mapping[str, Op] = {
     "reciprocal": Op("1 / x", 1, 1, (), _FUNCTION),
     "sin": Op("sine", 1, 1, (), _FUNCTION),
     "cos": Op("cosine", 1, 1, (), _FUNCTION),
+    "function": Op("a function of the kernel library by name, with its numbers", 1, 1, ("name", "params"),
+                   function_rule),
     "eq": Op("a == b", 2, 2, (), _COMPARE),
     "ne": Op("a != b", 2, 2, (), _COMPARE),
     "lt": Op("a < b", 2, 2, (), _COMPARE),
@@ -131,7 +137,12 @@ OPS: Mapping[str, Op] = {
     "all": Op("true everywhere along dims", 1, 1, _FOLD, reduce_rule(("bool",))),
     "argmax": Op("index of the first greatest along dim", 1, 1, _PICK, arg_reduce_rule),
     "argmin": Op("index of the first smallest along dim", 1, 1, _PICK, arg_reduce_rule),
-    "cumsum": Op("running sum along dim", 1, 1, ("dim",), cumsum_rule),
+    "cumsum": Op("running sum along dim", 1, 1, ("dim",), cumulative_rule),
+    "cummax": Op("greatest so far along dim", 1, 1, ("dim",), cumulative_rule),
+    "cummin": Op("smallest so far along dim", 1, 1, ("dim",), cumulative_rule),
+    "sort": Op("x in order along dim", 1, 1, ("descending", "dim"), cumulative_rule),
+    "argsort": Op("indices that put x in order along dim, those of equal elements ascending", 1, 1,
+                  ("descending", "dim"), argsort_rule),
     "view": Op("the same elements in row-major order with another shape", 1, 1, ("shape",), view_rule),
     "permute": Op("axis i of the result is axis dims[i] of x", 1, 1, ("dims",), permute_rule),
     "slice": Op("x[starts[i] + j * steps[i]] for j < sizes[i]; steps may be negative", 1, 1,
@@ -145,6 +156,14 @@ OPS: Mapping[str, Op] = {
     "sum_pool": Op("sum of each window of x[N, C, *S]; padding is zero", 1, 1, _WINDOW, pool_rule),
     "upsample": Op("x[N, C, *S], each element repeated scales[i] times along spatial axis i", 1, 1,
                    ("scales",), upsample_rule),
+    "scale": Op("x[..., i, ...] * 2 ** exponents[i] along axis; an output, scaled by whoever reads it", 1, 1,
+                ("axis", "exponents"), scale_rule),
+    "checked": Op("the index x, from the end where negative and `wrap`; outside the axis an error",
+                  1, 1, ("size", "wrap"), checked_rule),
+    "take": Op("x at index along dim, other axes broadcast; the index lies on the axis", 2, 2, ("dim",),
+               take_rule),
+    "put": Op("base, then source written to index along dim, in order; mode is set, add, max or min; nothing "
+              "where the index leaves the axis", 3, 3, ("dim", "mode"), put_rule),
     "pad": Op("x with value before and after each axis", 1, 1, ("after", "before", "value"), pad_rule),
 }  # fmt: skip
 

@@ -29,11 +29,11 @@ def interval(
     ones.
     """
     if node.op == "input":
-        return _input_interval(node.dtype)
+        return _index_interval(node, graph) or _input_interval(node.dtype)
     if node.op == "constant":
         values = np.asarray(graph.constants[node.name])
         return Interval(int(values.min()), int(values.max())) if values.size else Interval(0, 0)
-    if node.op in ("argmax", "argmin"):
+    if node.op in ("argmax", "argmin", "argsort"):
         dim = node.attr("dim")
         assert isinstance(dim, int)
         return Interval(0, graph.node(node.args[0]).shape[dim] - 1)
@@ -60,6 +60,25 @@ def dtype_interval(dtype: str) -> Interval:
 def _input_interval(dtype: str) -> Interval:
     bound, own = 1 << (INPUT_BITS - 1), dtype_interval(dtype)
     return Interval(max(own.low, -bound), min(own.high, bound - 1))
+
+
+def _index_interval(node: Node, graph: Graph) -> Interval | None:
+    """What an input may be that is read as an index only; a call with another value is refused."""
+    readers = [n for n in graph.nodes if node.name in n.args]
+    if not readers or node.name in graph.outputs or any(n.op != "checked" for n in readers):
+        return None
+    own = dtype_interval(node.dtype)
+    low = max(-n.whole("size") if n.attr("wrap") else 0 for n in readers)
+    return Interval(max(own.low, low), min(own.high, *(n.whole("size") - 1 for n in readers)))
+
+
+def _put(node: Node, graph: Graph, a: list[Interval]) -> Interval:
+    base, source = a[0], a[2]
+    if node.attr("mode") != "add":
+        return _union([base, source])
+    dim = node.whole("dim")
+    count = max(graph.node(n).shape[dim] for n in node.args[1:])
+    return Interval(base.low + count * min(source.low, 0), base.high + count * max(source.high, 0))
 
 
 def _within_dtype(found: Interval, dtype: str) -> Interval:
@@ -182,4 +201,6 @@ _OPS = {
     "floor_div_const": _floor_div,
     "remainder_const": _remainder,
     "pad": _pad,
+    "checked": lambda n, g, a: Interval(0, n.whole("size") - 1),
+    "put": _put,
 }

@@ -13,8 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.lookups import EVALUATORS as LOOKUPS
+from torchcalyx.ir.lookups import check_index
 from torchcalyx.ir.reference_spatial import EVALUATORS as SPATIAL
+from torchcalyx.kernels.functions.known import definition
 from torchcalyx.kernels.functions.real import FUNCTIONS
+from torchcalyx.kernels.functions.sampled import Sampled
 
 Tensor: TypeAlias = "npt.NDArray[Any]"
 Evaluator: TypeAlias = "Callable[..., Tensor]"
@@ -41,6 +45,8 @@ def reference(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 def evaluate(node: Node, args: Sequence[Tensor]) -> Tensor:
     """Value of one node (neither input nor constant) from the values it reads."""
+    if node.op == "checked":
+        check_index(node.source, node.name, args[0], node.whole("size"), bool(node.attr("wrap")))
     with np.errstate(all="ignore"):
         result = np.asarray(_EVALUATORS[node.op](*args, **dict(node.attrs)), _dtype(node.dtype))
     assert result.shape == node.shape, f"{node} gave shape {result.shape}"
@@ -67,6 +73,11 @@ def _slice(x: Tensor, starts: Sequence[int], steps: Sequence[int], sizes: Sequen
     return x
 
 
+def _scale(x: Tensor, axis: int, exponents: Sequence[int]) -> Tensor:
+    shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+    return np.asarray(np.ldexp(x, np.reshape(exponents, shape)))
+
+
 def _pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
     return np.pad(x, list(zip(before, after, strict=True)), constant_values=value)
 
@@ -78,6 +89,11 @@ def _exact(name: str) -> Evaluator:
 
 def _gelu(x: Tensor, approximate: str) -> Tensor:
     return _exact("gelu_tanh" if approximate == "tanh" else "gelu")(x)
+
+
+def _sampled(x: Tensor, name: str, params: tuple[float, ...]) -> Tensor:
+    found = definition(name, params)
+    return (found.meaning if isinstance(found, Sampled) else found.exact)(np.asarray(x, np.float64))
 
 
 def _over_dims(function: Callable[..., Any]) -> Evaluator:
@@ -92,6 +108,17 @@ def _along_dim(function: Callable[..., Any]) -> Evaluator:
         return np.asarray(function(x, axis=dim, keepdims=keepdim))
 
     return evaluator
+
+
+def _argsort(x: Tensor, dim: int, descending: bool) -> Tensor:
+    if descending:  # the stable order of the flipped row, backwards
+        order = np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
+        return np.asarray(x.shape[dim] - 1 - order)
+    return np.argsort(x, axis=dim, kind="stable")
+
+
+def _sort(x: Tensor, dim: int, descending: bool) -> Tensor:
+    return np.take_along_axis(x, _argsort(x, dim, descending), dim)
 
 
 _EVALUATORS: Mapping[str, Evaluator] = {
@@ -109,6 +136,7 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "clamp": _clamp,
     **{k: _exact(k) for k in ("sigmoid", "erf", "silu", "mish", "elu", "softplus")},
     "gelu": _gelu,
+    "function": _sampled,
     "tanh": np.tanh,
     "exp": np.exp,
     "exp2": np.exp2,
@@ -152,11 +180,17 @@ _EVALUATORS: Mapping[str, Evaluator] = {
     "argmax": _along_dim(np.argmax),
     "argmin": _along_dim(np.argmin),
     "cumsum": lambda x, dim: np.cumsum(x, axis=dim),
+    "cummax": lambda x, dim: np.maximum.accumulate(x, axis=dim),
+    "cummin": lambda x, dim: np.minimum.accumulate(x, axis=dim),
+    "sort": _sort,
+    "argsort": _argsort,
     "view": lambda x, shape: x.reshape(shape),
+    "scale": _scale,
     "permute": lambda x, dims: np.transpose(x, dims),
     "slice": _slice,
     "expand": lambda x, shape: np.broadcast_to(x, shape),
     "cat": lambda *xs, dim: np.concatenate(xs, axis=dim),
     "pad": _pad,
     **SPATIAL,
+    **LOOKUPS,
 }

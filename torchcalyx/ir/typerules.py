@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from torchcalyx.ir.graph import Attr
+from torchcalyx.kernels.functions.known import KNOWN
 
 FLOATS = ("float16", "float32", "float64")
 INTS = ("uint8", "int8", "int16", "int32", "int64")
@@ -75,6 +76,17 @@ def elementwise_rule(allowed: tuple[str, ...], result: str | None = None) -> Rul
 def gelu_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     """`approximate` is "none" or "tanh"."""
     need(attrs["approximate"] in ("none", "tanh"), f"approximate is {attrs['approximate']!r}")
+    return elementwise_rule(FLOATS)(types, attrs)
+
+
+def function_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """`name` is one of the kernel library's functions, `params` are its numbers."""
+    need(attrs["name"] in KNOWN, f"{attrs['name']!r} is no known function")
+    params = attrs["params"]
+    need(
+        isinstance(params, tuple) and all(type(v) is float for v in params),
+        f"params {params!r} must be a tuple of floats",
+    )
     return elementwise_rule(FLOATS)(types, attrs)
 
 
@@ -154,10 +166,15 @@ def arg_reduce_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(reduced.shape, "int64")
 
 
-def cumsum_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+def cumulative_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     """Same type; `dim` is an axis."""
     _dim(attrs["dim"], len(types[0].shape))
     return TensorType(types[0].shape, _one_dtype(types, (*FLOATS, *INTS)))
+
+
+def argsort_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Indices of the same shape, int64."""
+    return TensorType(cumulative_rule(types, attrs).shape, "int64")
 
 
 def view_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -172,6 +189,16 @@ def permute_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     dims = _ints(attrs["dims"], "dims")
     need(sorted(dims) == list(range(len(types[0].shape))), f"dims {dims} is no permutation of the axes")
     return TensorType(tuple(types[0].shape[d] for d in dims), types[0].dtype)
+
+
+def scale_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """One exponent for each place along `axis`."""
+    (x,) = types
+    axis, exponents = attrs["axis"], _ints(attrs["exponents"], "exponents")
+    need(x.dtype in FLOATS, f"{x.dtype} has no exponents")
+    need(isinstance(axis, int) and 0 <= axis < len(x.shape), f"axis {axis} is none of the operand")
+    need(isinstance(axis, int) and len(exponents) == x.shape[axis], f"{len(exponents)} exponents")
+    return x
 
 
 def slice_rule(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:

@@ -22,25 +22,41 @@ from torchcalyx.ir.typerules import DTYPES
 from torchcalyx.normalize import (
     assertions,
     attention,
+    bags,
     contraction,
     convolution,
+    counts,
+    distances,
     division,
     elementwise,
+    fake_quantize,
     functions,
     indexing,
     layout,
+    lookups,
+    lookups_pools,
+    lookups_writes,
+    losses,
     movement,
     norms,
+    order,
     pooling,
+    quantiles,
     reduction,
     resample,
+    running,
+    sampled,
+    sampling,
+    two_variables,
 )
 from torchcalyx.normalize.args import Lowering
-from torchcalyx.normalize.builder import Builder, Known, in_numpy
+from torchcalyx.normalize.builder import Builder, Known, dtype_name, in_numpy, torch_dtype
 from torchcalyx.normalize.fold_linear import fold_into_linear
 from torchcalyx.normalize.fold_padding import fold_padding
 from torchcalyx.normalize.infinities import fold_infinities
 from torchcalyx.normalize.lower import Lowerer, Refusal
+from torchcalyx.normalize.mirror import mirror_minima
+from torchcalyx.normalize.pair import border_shape, from_border, to_border
 from torchcalyx.normalize.products import expand_products
 from torchcalyx.normalize.report import unsupported
 from torchcalyx.normalize.simplify import drop_dead, simplify_views
@@ -51,16 +67,30 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **elementwise.LOWERINGS,
     **division.LOWERINGS,
     **functions.LOWERINGS,
+    **sampled.LOWERINGS,
+    **two_variables.LOWERINGS,
     **contraction.LOWERINGS,
     **attention.LOWERINGS,
     **reduction.LOWERINGS,
+    **order.LOWERINGS,
+    **quantiles.LOWERINGS,
+    **counts.LOWERINGS,
     **layout.LOWERINGS,
     **movement.LOWERINGS,
     **indexing.LOWERINGS,
+    **lookups.LOWERINGS,
+    **lookups_writes.LOWERINGS,
+    **bags.LOWERINGS,
     **convolution.LOWERINGS,
     **pooling.LOWERINGS,
+    **lookups_pools.LOWERINGS,
     **resample.LOWERINGS,
+    **sampling.LOWERINGS,
     **norms.LOWERINGS,
+    **distances.LOWERINGS,
+    **fake_quantize.LOWERINGS,
+    **losses.LOWERINGS,
+    **running.LOWERINGS,
     **assertions.LOWERINGS,
 }
 
@@ -68,6 +98,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     expand_products,
     simplify_views,
     drop_dead,
+    mirror_minima,
     fold_infinities,
     fold_into_linear,
     fold_padding,
@@ -115,21 +146,22 @@ def _placeholders(captured: Captured, lowerer: Lowerer) -> tuple[dict[fx.Node, A
     inputs = []
     for spec in captured.tensor_inputs:
         assert spec.placeholder is not None and spec.dtype is not None
-        ref = lowerer.builder.input(spec.placeholder, spec.shape, spec.dtype)
+        border = border_shape(spec.shape, dtype_name(spec.dtype))
+        ref = lowerer.builder.input(spec.placeholder, border.shape, torch_dtype(border.dtype))
         if ref.dtype not in DTYPES:
             reason = f"dtype {ref.dtype} of the input has no hardware form; use one of {', '.join(DTYPES)}"
             source = node_source(nodes[spec.placeholder])
             lowerer.refusals.append(
                 Refusal(source, spec.path, (), (f"{ref.dtype}{list(ref.shape)}",), (reason,))
             )
-        env[nodes[spec.placeholder]] = ref
+        env[nodes[spec.placeholder]] = from_border(lowerer.builder, ref) if spec.dtype.is_complex else ref
         inputs.append(ref.name)
     return env, tuple(inputs)
 
 
 def _output(lowerer: Lowerer, value: Any, name: str) -> str:
     try:
-        return lowerer.builder.ref(value).name
+        return lowerer.builder.ref(to_border(lowerer.builder, value)).name
     except ValueError as error:
         shown = f"{value.dtype}{list(value.shape)}"
         lowerer.refusals.append(Refusal(lowerer.builder.source, name, (), (shown,), (str(error),)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -30,14 +30,19 @@ def lacks_numpy(dtype: torch.dtype) -> bool:
 def dtype_name(dtype: torch.dtype) -> str:
     """numpy's name of a torch dtype ("float32"); `typerules.DTYPES` says which of them hardware can take.
 
-    Floats that numpy lacks (bfloat16, eight bits) are named "float32", which holds their values: hardware
-    computes with real values in formats of its own, and results get torch's dtype when they leave.
+    Numbers that numpy lacks (bfloat16, eight bits, complex32) have the name of a type that holds their values
+    ("float32", "complex64"): hardware computes with real values in formats of its own, and results get
+    torch's dtype when they leave.
     """
+    if dtype == torch.complex32:
+        return "complex64"
     return "float32" if lacks_numpy(dtype) else str(dtype).removeprefix("torch.")
 
 
 def in_numpy(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in the dtype that `dtype_name` gives."""
+    if tensor.dtype == torch.complex32:
+        return tensor.to(torch.complex64)
     return tensor.float() if lacks_numpy(tensor.dtype) else tensor
 
 
@@ -81,11 +86,25 @@ class Known:
         return Known(tensor, self.origins)
 
 
+class HasType(Protocol):
+    """Anything with a shape and a dtype."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Static shape."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """numpy's name."""
+        ...
+
+
 Value: TypeAlias = "Ref | Known"
 Operand: TypeAlias = "Ref | Known | bool | int | float"
 
 
-def type_of(value: Value) -> TensorType:
+def type_of(value: HasType) -> TensorType:
     """Shape and dtype of a value."""
     return TensorType(value.shape, value.dtype)
 

@@ -14,13 +14,22 @@ from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from torchcalyx.normalize.builder import Known, Ref, Value, torch_dtype
+from torchcalyx.normalize.builder import torch_dtype
+from torchcalyx.normalize.pair import VALUES, AnyValue
+
+_FOURIER = frozenset(
+    getattr(torch.ops.aten, f"fft_{name}{dims}")
+    for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+    for dims in (("", "2", "n") if name.endswith("fft") else ())
+)
 
 
 def _decomposition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
     if target.namespace == "prims":  # where torch's own decompositions end: each has an ATen form
         impl: Callable[..., Any] = target.impl_aten  # type: ignore[attr-defined]
         return impl
+    if target.overloadpacket in _FOURIER:  # the table leads to operations without normalisation
+        return target.decompose
     found = decomposition_table.get(target)
     if found is None and target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return target.decompose
@@ -29,7 +38,7 @@ def _decomposition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
 
 def decompose(
     target: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[fx.GraphModule, list[Value]] | None:
+) -> tuple[fx.GraphModule, list[AnyValue]] | None:
     """The node as simpler nodes and the values of the placeholders; None when torch has no decomposition.
 
     The graph has `meta["val"]` on each node and is functional.
@@ -38,11 +47,11 @@ def decompose(
     if function is None:
         return None
     leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
-    values = [leaf for leaf in leaves if isinstance(leaf, (Ref, Known))]
+    values = [leaf for leaf in leaves if isinstance(leaf, VALUES)]
 
     def call(*tensors: torch.Tensor) -> Any:
         rest = iter(tensors)
-        filled = [next(rest) if isinstance(leaf, (Ref, Known)) else leaf for leaf in leaves]
+        filled = [next(rest) if isinstance(leaf, VALUES) else leaf for leaf in leaves]
         call_args, call_kwargs = pytree.tree_unflatten(filled, spec)
         result = function(*call_args, **call_kwargs)
         return tuple(result) if isinstance(result, tuple) else result  # plain, where torch names its fields

@@ -32,10 +32,6 @@ def _function(op: str, name: str = "self") -> Lowering:
     return lower
 
 
-def _erfc(b: Builder, a: Args) -> Result:
-    return b.emit("sub", b.known(1, a.out.dtype), b.emit("erf", _x(b, a)))
-
-
 def _gelu(b: Builder, a: Args) -> Result:
     return b.emit("gelu", _x(b, a), approximate=a["approximate"])
 
@@ -71,20 +67,14 @@ def _log_sigmoid(b: Builder, a: Args) -> Result:
     return (result, None) if len(a.outs) == 2 else result
 
 
-def _logit(b: Builder, a: Args) -> Result:
-    """ln(x / (1 - x)) as a difference: the quotient would span the square of the range that x has."""
-    x, eps = _x(b, a), a["eps"]
-    one = b.known(1, x.dtype)
-    if eps is not None:
-        x = elementwise.clamped(b, x, float(eps), 1.0 - float(eps))
-    return b.emit("sub", b.emit("log", x), b.emit("log", b.emit("sub", one, x)))
-
-
 def _soft_margin_loss(b: Builder, a: Args) -> Result:
-    """ln(1 + exp(-x * target)), averaged or summed as asked: exp alone would span the whole range."""
+    """ln(1 + exp(m)) for m = -x * target, averaged or summed as asked; as max(m, 0) + ln(1 + exp(-|m|)) it is
+    exact far from 0 on either side.
+    """
     x, target = (b.cast(a.tensor(name), a.out.dtype) for name in ("self", "target"))
     margin = b.emit("neg", b.emit("mul", x, target))
-    loss = b.emit("softplus", margin, beta=1.0, threshold=math.inf)
+    rest = b.emit("log1p", b.emit("exp", b.emit("neg", b.emit("abs", margin))))
+    loss = b.emit("add", b.emit("relu", margin), rest)
     how = ("none", "mean", "sum")[a["reduction"]]
     return loss if how == "none" else reduced(b, how, loss, None, False)
 
@@ -150,14 +140,12 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **_table(_function("exp2"), aten.special_exp2.default),
     **_table(_function("expm1"), aten.special_expm1.default),
     **_table(_function("log1p"), aten.special_log1p.default),
-    **_table(_erfc, aten.erfc.default, aten.special_erfc.default),
     **_table(_gelu, aten.gelu.default),
     **_table(_elu, aten.elu.default),
     **_table(_selu, aten.selu.default),
     **_table(_celu, aten.celu.default),
     **_table(_softplus, aten.softplus.default),
     **_table(_log_sigmoid, aten.log_sigmoid.default, aten.log_sigmoid_forward.default),
-    **_table(_logit, aten.logit.default, aten.special_logit.default),
     **_table(_soft_margin_loss, aten.soft_margin_loss.default),
     **_table(_pow, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
     **{t: _quotient(t) for t in (aten.div.Tensor, aten.div.Tensor_mode, aten.true_divide.Tensor)},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -25,15 +25,18 @@ from torchcalyx.normalize.builder import (
     Builder,
     Known,
     Ref,
-    Value,
     dtype_name,
     in_numpy,
     torch_dtype,
     type_of,
 )
+from torchcalyx.normalize.complex import as_real, is_complex, opaque
 from torchcalyx.normalize.decompose import decompose
+from torchcalyx.normalize.own_functions import own_lowering
+from torchcalyx.normalize.pair import VALUES, AnyValue, Pair
 
-Path: TypeAlias = "tuple[torch._ops.OpOverload, ...]"  # operations whose decomposition is being lowered
+Path: TypeAlias = "tuple[torch._ops.OpOverload | None, ...]"
+"""Operations whose decomposition is being lowered; None where one became operations on real parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +96,37 @@ class Lowerer:
         if outs and all(t is not None and math.prod(t.shape) == 0 for t in outs):
             return _each(outs, lambda t: Known(torch.empty(t.shape, dtype=torch_dtype(t.dtype))))
         reasons = []
-        lowering = self.table.get(target)
+        if is_complex(target, args, kwargs, outs):
+            return self._complex(target, args, kwargs, outs, path)
+        lowering = self.table.get(target) or own_lowering(target)
         if lowering is not None:
             result = self._by_table(lowering, target, args, kwargs, outs)
             if not isinstance(result, Reject):
                 return result
             reasons.append(result.reason)
-        if _is_complex(args, kwargs, outs):
-            return _NoWay((*reasons, _COMPLEX))
         inner = self._by_decomposition(target, args, kwargs, path, outs)
         if not isinstance(inner, _NoWay):
             return inner
         mere = (*reasons, f"no kernel yet for {_shown(target)}")
         new = [r for r in inner.reasons if not (reasons and r.endswith(mere))]
         return _NoWay((*reasons, *new))
+
+    def _complex(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: Outs, path: Path
+    ) -> Any:
+        """An operation in which complex numbers take part: by its parts, else by torch's decomposition."""
+        try:
+            real = as_real(target, args, kwargs)
+        except Exception as error:  # a rule is run by torch's tracer, which may raise anything
+            return _NoWay((f"{_shown(target)} of complex numbers: {str(error).splitlines()[0]}",))
+        if real is None:
+            return self._by_decomposition(target, args, kwargs, path, outs)
+        found = self._inner(_shown(target), real.traced, real.values, (*path, None), ())
+        if isinstance(found, _NoWay):
+            return found
+        found = real.paired(found)
+        reasons = _differing(found, outs)
+        return _NoWay(tuple(reasons)) if reasons else found
 
     def _by_table(
         self,
@@ -129,7 +149,7 @@ class Lowerer:
             )
         results = result if isinstance(result, tuple) else (result,)
         for value, expected in zip(results, outs, strict=True):
-            if not isinstance(value, (Ref, Known)) or expected is None:
+            if not isinstance(value, VALUES) or expected is None:
                 continue
             if type_of(value) != expected:
                 return Reject(f"the rule gives {type_of(value)}, torch {expected}")
@@ -157,7 +177,9 @@ class Lowerer:
         traced, values = simpler
         return self._inner(name, traced, values, (*path, target), outs)
 
-    def _inner(self, name: str, traced: fx.GraphModule, values: list[Value], path: Path, outs: Outs) -> Any:
+    def _inner(
+        self, name: str, traced: fx.GraphModule, values: Sequence[AnyValue], path: Path, outs: Outs
+    ) -> Any:
         rest = iter(values)
         env: dict[fx.Node, Any] = {}
         reasons: list[str] = []
@@ -175,19 +197,23 @@ class Lowerer:
                 value = self._node(node.target, args, kwargs, _types(node), path)
                 if isinstance(value, _NoWay):
                     reasons += [_within(name, r) if len(path) == 1 else r for r in value.reasons]
+                    if all(
+                        t is None for t in _types(node)
+                    ):  # a number that depends on data: nothing can stand for it
+                        return _NoWay(tuple(dict.fromkeys(reasons)))
                     value = self._opaque(_types(node))
                 env[node] = value
         raise AssertionError("a traced graph has an output")
 
     def _refuse(self, node: fx.Node, args: Any, kwargs: Any, reasons: tuple[str, ...]) -> Any:
-        tensors = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, (Ref, Known))]
+        tensors = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, VALUES)]
         shown = tuple(str(type_of(v)) for v in tensors)
         outs = tuple(str(t) for t in _types(node) if t is not None)
         self.refusals.append(Refusal(self.builder.source, node.name, shown, outs, reasons))
         return self._opaque(_types(node))
 
     def _opaque(self, outs: Outs) -> Any:
-        return _each(outs, self.builder.opaque)
+        return _each(outs, lambda t: opaque(self.builder, self.builder.opaque, t))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +227,7 @@ def _differing(result: Any, outs: Outs) -> list[str]:
     return [
         f"torch's decomposition gives {type_of(value)}, torch {expected}"
         for value, expected in zip(results, outs, strict=False)
-        if isinstance(value, (Ref, Known)) and expected is not None and type_of(value) != expected
+        if isinstance(value, VALUES) and expected is not None and type_of(value) != expected
     ]
 
 
@@ -218,15 +244,6 @@ def _complete(result: Any, outs: Outs, name: str) -> Any:
         return Reject(f"no kernel yet for result {index} of {name}")
 
     return tuple(part(i, v, t) for i, (v, t) in enumerate(zip(result, outs, strict=True)))
-
-
-_COMPLEX = "complex numbers have no hardware form; compute with pairs of real ones (torch.view_as_real)"
-
-
-def _is_complex(args: Any, kwargs: Any, outs: Outs) -> bool:
-    leaves = pytree.tree_leaves((args, kwargs))
-    types = [type_of(v) for v in leaves if isinstance(v, (Ref, Known))] + [t for t in outs if t is not None]
-    return any(isinstance(v, complex) for v in leaves) or any(t.dtype.startswith("complex") for t in types)
 
 
 def _shown(target: object) -> str:
@@ -257,7 +274,7 @@ def _types(node: fx.Node) -> Outs:
     return tuple(v if v is None else TensorType(tuple(v.shape), dtype_name(v.dtype)) for v in tensors)
 
 
-def _each(outs: Outs, make: Callable[[TensorType], Value]) -> Any:
+def _each(outs: Outs, make: Callable[[TensorType], AnyValue]) -> Any:
     made = [None if t is None else make(t) for t in outs]
     return made[0] if len(made) == 1 else made
 
@@ -267,7 +284,7 @@ def _values(tree: Any, env: Mapping[fx.Node, Any]) -> Any:
 
 
 def _is_known(tree: Any) -> bool:
-    return not any(isinstance(leaf, Ref) for leaf in pytree.tree_leaves(tree))
+    return not any(isinstance(leaf, (Ref, Pair)) for leaf in pytree.tree_leaves(tree))
 
 
 def _fold(target: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:

@@ -73,12 +73,12 @@ def _channel_norm(
     weight: Value | None,
     bias: Value | None,
     eps: float,
-) -> Value | Reject:
+) -> Value:
     """Norm of each channel by given mean and variance."""
     given = (*statistics, weight, bias)
     known = [v for v in given if isinstance(v, Known)]
     if len(known) < sum(v is not None for v in given):
-        return Reject("no kernel yet for batch norm whose statistics or parameters are computed")
+        return _computed_channel_norm(b, x, statistics, weight, bias, eps)
     origins = tuple(dict.fromkeys(o for v in known for o in v.origins))
     mean, variance, scale, shift = (v.tensor.double() if isinstance(v, Known) else None for v in given)
     assert mean is not None and variance is not None
@@ -87,6 +87,31 @@ def _channel_norm(
     rank, dtype = len(x.shape), torch_dtype(x.dtype)
     factors, offsets = (_per_channel(b, Known(v.to(dtype), origins), rank) for v in (factor, offset))
     return b.emit("add", b.emit("mul", x, factors), offsets)
+
+
+def _computed_channel_norm(
+    b: Builder,
+    x: Value,
+    statistics: tuple[Value, Value],
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+) -> Value:
+    """The same where some of them are computed: difference first, then the factor of each channel."""
+    mean, variance = statistics
+    scale: Value = (
+        Known((variance.tensor.double() + eps).rsqrt().to(torch_dtype(x.dtype)), variance.origins)
+        if isinstance(variance, Known)
+        else b.emit("rsqrt", b.emit("add", variance, b.known(eps, x.dtype)))
+    )
+    if weight is not None:
+        if isinstance(scale, Known) and isinstance(weight, Known):
+            scale = scale.to(scale.tensor * weight.tensor)
+        else:
+            scale = b.emit("mul", scale, weight)
+    rank = len(x.shape)
+    y = b.emit("mul", b.emit("sub", x, _per_channel(b, mean, rank)), _per_channel(b, scale, rank))
+    return y if bias is None else b.emit("add", y, _per_channel(b, bias, rank))
 
 
 def _batch_norm(b: Builder, a: Args) -> Result:
@@ -99,7 +124,7 @@ def _batch_norm(b: Builder, a: Args) -> Result:
         if training:
             return Reject("batch norm in training mode updates its statistics; call .eval() on the model")
         result = _channel_norm(b, x, (mean, variance), weight, bias, a["eps"])
-        return result if isinstance(result, Reject) else ((result, *more) if more else result)
+        return (result, *more) if more else result
     dims = [d for d in range(len(x.shape)) if d != 1]
     y, *statistics = with_statistics(b, x, dims, a["eps"])
     parameters = (None if v is None else _per_channel(b, v, len(x.shape)) for v in (weight, bias))

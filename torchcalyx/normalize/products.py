@@ -2,6 +2,7 @@
 of its own.
 
 Before: prod(x, dims). After: mul(mul(x[0], x[1]), mul(x[2], x[3])) over slices along the folded elements.
+Longer rows are folded in halves first: x[: n / 2] * x[n / 2 :].
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from torchcalyx.ir.graph import Attr, Graph, Node
 from torchcalyx.kernels.arith.numerics import product
 
 MOST_FACTORS = 64
-"""Longest product that is unrolled; a longer one is refused by selection."""
+"""Longest row whose elements are multiplied one by one."""
 
 
 def expand_products(graph: Graph) -> Graph:
-    """The graph without "prod" nodes of up to `MOST_FACTORS` factors."""
+    """The graph without "prod" nodes."""
     nodes: list[Node] = []
     shapes = {n.name: n.shape for n in graph.nodes}
     for node in graph.nodes:
@@ -22,7 +23,7 @@ def expand_products(graph: Graph) -> Graph:
         assert isinstance(dims, tuple)
         folded = tuple(d for d in dims if isinstance(d, int))
         count = product(shapes[node.args[0]][d] for d in folded) if node.op == "prod" else 0
-        nodes += _unrolled(node, shapes[node.args[0]], folded, count) if 0 < count <= MOST_FACTORS else [node]
+        nodes += _unrolled(node, shapes[node.args[0]], folded, count) if count else [node]
     return Graph(tuple(nodes), graph.inputs, graph.outputs, graph.constants, graph.parameter_names)
 
 
@@ -41,15 +42,19 @@ def _unrolled(node: Node, shape: tuple[int, ...], dims: tuple[int, ...], count: 
     turned = add("permute", node.args, (("dims", (*kept, *dims)),), (*rest, *(shape[d] for d in dims)))
     rows = add("view", (turned,), (("shape", (*rest, count)),), (*rest, count))
     zeros, ones = (0,) * len(rest), (1,) * len(rest)
-    level = [
-        add(
-            "slice",
-            (rows,),
-            (("sizes", (*rest, 1)), ("starts", (*zeros, i)), ("steps", (*ones, 1))),
-            (*rest, 1),
-        )
-        for i in range(count)
-    ]
+
+    def part(start: int, size: int) -> str:
+        attrs = (("sizes", (*rest, size)), ("starts", (*zeros, start)), ("steps", (*ones, 1)))
+        return add("slice", (rows,), attrs, (*rest, size))
+
+    while count > MOST_FACTORS:
+        half = count // 2
+        halves = add("mul", (part(0, half), part(half, half)), (), (*rest, half))
+        if count % 2:
+            joined = (halves, part(count - 1, 1))
+            halves = add("cat", joined, (("dim", len(rest)),), (*rest, half + 1))
+        rows, count = halves, half + count % 2
+    level = [part(i, 1) for i in range(count)]
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
         level = [add("mul", (p[0], p[1]), (), (*rest, 1)) if len(p) == 2 else p[0] for p in pairs]

@@ -108,6 +108,17 @@ def _variance(with_mean: bool) -> Lowering:
     return lower
 
 
+def _log_of_sum(b: Builder, a: Args) -> Result:
+    """ln(sum(exp(x))), the greatest element taken out first."""
+    x, dims = b.cast(a.tensor("self"), a.out.dtype), a["dim"]
+    a.ignore("keepdim")  # the result's shape holds it
+    if not x.shape:
+        return x
+    peak = reduced(b, "amax", x, dims, True)
+    total = reduced(b, "sum", b.emit("exp", b.emit("sub", x, peak)), dims, True)
+    return b.view(b.emit("add", b.emit("log", total), peak), a.out.shape)
+
+
 def _correction(a: Args) -> float:
     if "unbiased" in a:
         return 1 if a["unbiased"] else 0
@@ -138,5 +149,6 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.aminmax.default: _aminmax,
     **{t: _variance(False) for t in (aten.var.default, aten.var.dim, aten.var.correction)},
     **{t: _variance(True) for t in (aten.var_mean.default, aten.var_mean.dim, aten.var_mean.correction)},
+    aten.logsumexp.default: _log_of_sum,
     aten.cumsum.default: _cumsum,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
@@ -22,15 +22,18 @@ from torchcalyx.quantize.equalise import Remembered, balanced
 from torchcalyx.quantize.inner import (
     MOVES,
     PROBABILITY_BITS,
+    TABLE_BITS,
     inner_formats,
     probabilities,
     stored_values,
+    table_operands,
 )
 from torchcalyx.quantize.masked import FREE_BITS, Masked, clipped, limit_masks
 from torchcalyx.quantize.needs import Need
+from torchcalyx.quantize.outliers import separated
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.quotients import LEAST_FOR_DIVISION, lift_floors, share_reciprocals
-from torchcalyx.quantize.scales import clipped_bits, following
+from torchcalyx.quantize.scales import following
 from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Remembered", "Typed", "quantize"]
@@ -45,8 +48,6 @@ class Typed:
     the user's width; the others are intermediates. floors: least value of inputs that are masks. heads:
     masked softmaxes of the graph that was quantised, whose rows a call has to look at. weight_fracs: fraction
     bits wanted for each output channel of constant weights, where they are not all those of the format.
-    clipped: integer bits of computed values that calibration used and the format has not, where clipping has
-    the lesser error.
     """
 
     graph: Graph
@@ -56,7 +57,6 @@ class Typed:
     floors: Mapping[str, float] = field(hash=False, default_factory=dict)
     heads: tuple[Head, ...] = ()
     weight_fracs: Mapping[str, tuple[int, ...]] = field(hash=False, default_factory=dict)
-    clipped: Mapping[str, int] = field(hash=False, default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
@@ -79,8 +79,12 @@ def quantize(
     operation reads are finite: `normalize` has refused others by name.
     """
     _check_sizes(graph)
-    masked = limit_masks(graph, samples, options.spare_bits(16))
+    chosen = Precisions(graph, options, widths)
+    given = {n.name: c for n in graph.nodes if isinstance(c := chosen.choice(n), NumberFormat)}
+    masked = limit_masks(graph, samples, options.spare_bits(16), given)
     samples = clipped(graph, samples, masked.floors)
+    # By the user's precision, not by `widths`: the nodes are the same whatever widths are tried.
+    masked = replace(masked, graph=separated(masked.graph, samples, Precisions(graph, options)))
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
     typed, cut = _formats(shared, samples, options, widths, masked, remembered)
@@ -110,7 +114,10 @@ def _formats(
         choice = choices[name]
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
+    tabled = table_operands(graph, choices)
     graph, seen = balanced(graph, samples, precisions, kept, remembered)
+    kept |= {n.name for n in graph.nodes if n.op == "scale"}
+    choices = {n.name: choices.get(n.name, precisions.choice(n)) for n in graph.nodes}
     unsigned, follow = never_negative(graph), following(graph)
     formats: dict[str, NumberFormat] = {}
     ranges: dict[str, Interval] = {}
@@ -125,9 +132,13 @@ def _formats(
             formats[node.name] = BOOL
             ranges[node.name] = Interval(0, 1)
         elif node.dtype.startswith("float"):
-            signed = node.name not in unsigned
             formats[node.name] = precisions.format(
-                node, seen, choices[node.name], signed=signed, follow=follow.get(node.name)
+                node,
+                seen,
+                choices[node.name],
+                signed=node.name not in unsigned,
+                follow=follow.get(node.name),
+                more=TABLE_BITS if node.name in tabled else 0,
             )
         else:
             found = interval(node, graph, ranges, formats)
@@ -143,9 +154,7 @@ def _formats(
     fracs = channel_fracs(graph, precisions, formats)
     inner = inner_formats(graph, formats, wanted, seen.largest, spare)
     chosen = {**formats, **inner.formats}
-    free = [n for n in precisions.clipping(graph, kept) if n not in graph.constants]
-    clips = clipped_bits(seen, formats, free)
-    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs, clips)
+    typed = Typed(graph, chosen, inner.needs, kept, masked.floors, masked.heads, fracs)
     return typed, inner.cut
 
 

@@ -17,6 +17,7 @@ from torchcalyx.ir.graph import Array, Node
 from torchcalyx.kernels.arith.numerics import NumberFormat, product
 from torchcalyx.kernels.functions.real import FUNCTIONS
 from torchcalyx.quantize.reals import HUGE, dyadic, power_of
+from torchcalyx.quantize.sampling import image
 
 BELOW = 24
 """Octaves between the logarithm of the smallest number and what stands for that of 0."""
@@ -231,6 +232,11 @@ def _function(node: Node, a: list[Bound], graph: Mapping[str, Node]) -> Bound:
     return Bound(min(low, high), max(low, high), least)
 
 
+def _sampled(node: Node, a: list[Bound], graph: Mapping[str, Node]) -> Bound:
+    """Least and greatest value on many points of the operand's range."""
+    return Bound(*image(node, a[0].low, a[0].high, a[0].smallest))
+
+
 def _gate(node: Node, a: list[Bound], graph: Mapping[str, Node]) -> Bound:
     """gelu, silu, mish: never below -0.31, and never above a positive operand."""
     return Bound(max(-0.31, min(a[0].low, 0.0)), max(a[0].high, 0.0))
@@ -264,7 +270,8 @@ _RULES: Mapping[str, Rule] = {
     "neg": _neg, "abs": _abs, "relu": _relu, "sign": _sign, "clamp": _clamp, "where": _union, "cat": _union,
     "minimum": _extreme(min), "maximum": _extreme(max),
     "sum": _total, "mean": _mean,
-    **dict.fromkeys(("amax", "amin", "view", "permute", "slice", "expand"), _pick),
+    **dict.fromkeys(("amax", "amin", "cummax", "cummin", "sort"), _pick),
+    **dict.fromkeys(("view", "permute", "slice", "expand", "take"), _pick),
     **dict.fromkeys(
         ("sigmoid", "tanh", "erf", "exp", "exp2", "expm1", "elu", "softplus", "log", "log2", "log10", "log1p",
          "sqrt"),
@@ -272,5 +279,6 @@ _RULES: Mapping[str, Rule] = {
     ),
     **dict.fromkeys(("gelu", "silu", "mish"), _gate),
     "rsqrt": _inverse(0.5), "reciprocal": _inverse(1.0),
+    "function": _sampled,
     "sin": _unit, "cos": _unit,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize.fill import fill_factors
 from torchcalyx.quantize.labels import FIXED, Labelled, Labels, core, label
 from torchcalyx.quantize.observe import Seen, observe, spread
+from torchcalyx.quantize.outputs import undone_by_reader
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.rescale import Factors, channels, rescaled
 from torchcalyx.quantize.scales import NARROW
@@ -81,14 +82,14 @@ def _alike(
     clipping: Sequence[str],
 ) -> Alike:
     given = frozenset(n.name for n in graph.nodes if isinstance(precisions.choice(n), NumberFormat))
-    found = label(graph, given)
+    found = label(graph, given, opened=True)
     free = [n for n in found.labels if n in stored and found.members(n).any()]
     seen = observe(graph, samples, clipping, free)
     factors = channel_factors(graph, found, seen, free) if free else np.ones(found.count)
     if np.any(factors != 1.0):
-        graph = rescaled(graph, found, factors)
+        graph = undone_by_reader(rescaled(graph, found, factors), found, factors)
         seen = observe(graph, samples, clipping)
-    return Alike(graph, found, seen)
+    return Alike(graph, label(graph, given), seen)
 
 
 def scaled(graph: Graph, seen: Seen, found: Labelled, factors: Factors) -> Seen:
@@ -152,8 +153,10 @@ def _bits_below(values: Factors, tensors: Labels, known: npt.NDArray[np.bool_]) 
 def _sizes(graph: Graph, node: Node, seen: Seen) -> Factors:
     """How large each channel of a layer's result can become, up to a factor that all share."""
     weight = graph.constants[node.args[1]].astype(np.float64)
-    rows = np.sqrt(np.square(weight.reshape(weight.shape[0], -1)).sum(axis=1))
-    sizes = rows * seen.largest[node.args[0]]
+    rows = weight.reshape(weight.shape[0], -1)
+    peak = float(np.max(np.abs(rows), initial=0.0)) or 1.0  # squares of the weights may pass float64
+    lengths = np.sqrt(np.square(rows / peak).sum(axis=1))
+    sizes = lengths * np.minimum(peak * seen.largest[node.args[0]], np.finfo(np.float64).max / rows.size)
     if len(node.args) == 3:
         sizes = np.maximum(sizes, np.abs(graph.constants[node.args[2]].astype(np.float64)))
     return np.asarray(sizes)

@@ -40,7 +40,8 @@ class _Value:
         """Mean square error relative to the mean square, nothing clipped."""
         values = self.sample * factor
         fmt = best_format(self.largest * factor, self.width, signed=self.signed)
-        return square_error(values, fmt) / max(float(np.mean(np.square(values))), 1e-300)
+        with np.errstate(over="ignore"):
+            return square_error(values, fmt) / max(float(np.mean(np.square(values))), 1e-300)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class _Weights:
     def error(self, factor: float) -> float:
         """As of a value, mean of the channels."""
         found = row_fracs(self.rows * factor, self.largest * factor, self.width)[1]
-        return float(np.mean(found / np.square(self.rows * factor).mean(axis=1)))
+        with np.errstate(over="ignore", invalid="ignore"):  # of weights beyond 1e154 no factor is the best
+            return float(np.mean(found / np.square(self.rows * factor).mean(axis=1)))
 
 
 def fill_factors(

@@ -9,6 +9,7 @@ limited by calibration where a product can grow far beyond what occurs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,12 +22,13 @@ from torchcalyx.quantize.bounds import Bound, constant_bound, forward, stored
 from torchcalyx.quantize.needs import Need, Place, backward, folded
 from torchcalyx.quantize.reals import HUGE, times_power_of_two
 
-READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "prod")
+READERS = ("linear", "matmul", "conv", "max_pool", "sum_pool", "upsample", "cumsum", "cummax", "cummin",
+           "sort", "prod", "put")  # fmt: skip
 """Operations whose operands are stored tensors."""
-STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad")
+STORED = ("input", "constant", "max_pool", "sum_pool", "upsample", "cumsum", "prod", "cat", "pad", "put")
 """Operations whose results are."""
-MOVES = ("view", "permute", "slice", "expand", "amax", "amin")
-"""Operations whose result has exactly the operand's elements: they keep its format."""
+MOVES = ("view", "permute", "slice", "expand", "amax", "amin", "cummax", "cummin", "sort", "take", "scale")
+"""Operations whose result has exactly the operand's stored elements: they keep its format."""
 INVERSES = ("rsqrt", "reciprocal")
 PROBABILITY_BITS = 3
 """Bits of a probability beyond the user's width where a matrix product reads it: rows of them make averages,
@@ -38,7 +40,9 @@ GROWING = ("exp", "exp2", "expm1")
 
 PRODUCTS = ("linear", "matmul", "conv")
 TABLES = ("sigmoid", "tanh", "erf", "gelu", "silu", "mish", "elu", "softplus", "sin", "cos")
-"""Functions that one table of at most 256 entries holds where the operand has 8 bits."""
+"""Functions that one table of at most 512 entries holds where the operand has 9 bits."""
+TABLE_BITS = 1
+"""Bits beyond the user's width of a product's result that such a table alone reads: it is in no memory."""
 SIGNS = ("neg", "abs", "relu")
 """Operations that give nothing to round."""
 
@@ -67,6 +71,14 @@ def stored_values(graph: Graph, choices: Mapping[str, int | NumberFormat]) -> fr
         if node.name in found and node.op in (*MOVES, "pad"):
             found.update(node.args)
     return frozenset(found)
+
+
+def table_operands(graph: Graph, choices: Mapping[str, int | NumberFormat]) -> frozenset[str]:
+    """Results of products that go nowhere but into the table of a function."""
+    nodes = graph.by_name
+    uses = Counter([a for n in graph.nodes for a in n.args] + list(graph.outputs))
+    names = {n.args[0] for n in graph.nodes if n.op in TABLES and nodes[n.args[0]].op in PRODUCTS}
+    return frozenset(n for n in names if uses[n] == 1 and isinstance(c := choices[n], int) and c <= BYTE)
 
 
 @dataclass(frozen=True)
@@ -157,8 +169,12 @@ def _bounds(
         limit = times_power_of_two(peak, spare[node.name] + 1) if peak else HUGE
         if derived is None:
             derived = Bound(-limit, limit)
-        elif node.op == "div" or (node.op == "mul" and any(_inverse(a, nodes) for a in node.args)):
-            derived = derived.within(Bound(-limit, limit))  # small divisors belong to small dividends
+        elif node.op in ("div", "function") or (
+            node.op == "mul" and any(_inverse(a, nodes) for a in node.args)
+        ):
+            derived = derived.within(
+                Bound(-limit, limit)
+            )  # small divisors belong to small dividends, and poles are not met
         if derived.largest >= HUGE or derived.largest > times_power_of_two(peak or HUGE, 60):
             far = times_power_of_two(peak, 16) if peak else 1.0
             derived = derived.within(Bound(-far, far))

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.ir.graph import Graph, Node
+from torchcalyx.ir.powers import exponents
 from torchcalyx.ir.reference import evaluate
 
 Labels: TypeAlias = "npt.NDArray[np.int64]"
@@ -93,14 +94,18 @@ class Labelled:
         return joined.roots()
 
 
-def label(graph: Graph, kept: frozenset[str]) -> Labelled:
-    """Labels of all float values. kept: values whose format the user has given, which stay as they are."""
+def label(graph: Graph, kept: frozenset[str], *, opened: bool = False) -> Labelled:
+    """Labels of all float values. kept: values whose format the user has given, which stay as they are.
+    opened: outputs have labels too, where these differ along one axis only.
+    """
     walk = _Walk(graph, kept)
     for node in graph.nodes:
         if node.dtype.startswith("float") or any(a in walk.labels for a in node.args):
             walk.visit(node)
     for name in (*graph.outputs, *kept):
-        if name in walk.labels:
+        if name in walk.labels and not (
+            opened and name not in kept and varying_axis(walk.labels[name]) is not None
+        ):
             walk.joined.join(walk.labels[name], FIXED)
     roots = walk.joined.roots()
     labels = {n: np.broadcast_to(roots[core(v)[0]], v.shape) for n, v in walk.labels.items()}
@@ -176,7 +181,7 @@ def _mul(walk: _Walk, node: Node) -> Labels | None:
         return None
     x, constant = found
     value = walk.graph.constants[constant.name]
-    if value.size == 1:  # a number stays as it is: the datapath adds shifted copies
+    if value.size == 1 or exponents(value) is not None:  # stays as it is: the datapath shifts
         return walk.labels[x.name] if x.shape == node.shape else None
     if x.shape != node.shape:
         return None
@@ -254,6 +259,15 @@ def _folded(walk: _Walk, node: Node) -> Labels | None:
     dims = node.ints("dims")
     kept = walk.joined.join_along(operands[0], dims)
     return kept if node.attr("keepdim") else np.squeeze(kept, axis=dims)
+
+
+def varying_axis(labels: Labels) -> int | None:
+    """The only axis along which labels differ; None when there is no such axis."""
+    few = core(labels)[0]
+    if not few.size:
+        return None
+    found = [d for d in range(few.ndim) if np.any(few != np.take(few, [0], d))]
+    return found[0] if len(found) == 1 else None
 
 
 def core(*arrays: Labels) -> tuple[Labels, ...]:

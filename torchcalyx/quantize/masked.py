@@ -16,27 +16,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from torchcalyx.errors import InputError, UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
 from torchcalyx.ir.masks import (
+    EXPONENTIALS,
     Head,
     Leaf,
     infinite_leaves,
-    inputs_of_masks,
     is_switch,
-    left_out_completely,
     softmax_heads,
 )
 from torchcalyx.ir.reference import evaluate
+from torchcalyx.kernels.arith.numerics import NumberFormat
+from torchcalyx.quantize.empty_rows import refuse_constant_masks
 
 GONE = 48.0
 """exp(-GONE) is 0 in every format of an intermediate."""
 ABSORBS = 2.0**23
 """A float32 number this much larger than another does not change by it."""
-NOT_A_NUMBER = (
-    "with minus infinity torch gives NaN there, which has no fixed-point value; leave one position, or mask "
-    "with a finite number"
-)
 FREE_BITS = 8
 """Bits that a mask of the caller has beyond the user's width: it may hold a bias as well."""
 
@@ -52,8 +48,11 @@ class Masked:
     heads: tuple[Head, ...] = ()
 
 
-def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) -> Masked:
-    """Rewrite every head whose masks absorb its scores. spare: bits of headroom of the scores.
+def limit_masks(
+    graph: Graph, samples: Sequence[Sequence[Array]], spare: int, given: Mapping[str, NumberFormat]
+) -> Masked:
+    """Rewrite every head whose masks absorb its scores. spare: bits of headroom of the scores. given: the
+    user's formats, by value.
 
     Raises UnsupportedOpError where a constant mask of minus infinity leaves nothing of a row.
     """
@@ -69,12 +68,20 @@ def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) ->
         if not masks:
             continue
         if infinite_leaves(graph, head):
-            _refuse_empty_rows(graph, head, {m.name for m in masks})
+            refuse_constant_masks(graph, head, {m.name for m in masks})
         watched.append(head)
         scores = _scores(head, seen)
+        if head.extreme:  # no lower than its format reaches anyway
+            for leaf in masks:
+                rewriting.floor(leaf, -math.ceil(scores * 2.0**spare))
+            continue
         live = scores * 2.0 ** (spare + 1)
         kept = min(_least_kept(seen[m.name], scores) * m.factor for m in masks)
         floor = float(math.floor(2.0 * min(kept, 0.0) - 2.0 * live - GONE))
+        held = _held(rewriting, head, masks, scores, given)
+        if floor < held:  # so far down as the user's formats reach, if that is far enough
+            enough = math.floor(min(kept, 0.0) - 2.0 * scores - _gone(graph, head, given))
+            floor, live = max(floor, float(min(math.ceil(held), enough))), scores
         for leaf in masks:
             own = math.floor(floor / leaf.factor)
             if graph.node(leaf.name).op == "input":
@@ -83,6 +90,39 @@ def limit_masks(graph: Graph, samples: Sequence[Sequence[Array]], spare: int) ->
                 rewriting.floor(leaf, float(own))
         rewriting.clamp(head.value, math.ceil(floor + live))
     return Masked(rewriting.graph(), floors, tuple(watched))
+
+
+def _held(
+    rewriting: _Rewriting, head: Head, masks: Sequence[Leaf], scores: float, given: Mapping[str, NumberFormat]
+) -> float:
+    """The lowest floor that the user's formats hold, minus infinity without any."""
+    ends = [_lowest(given[head.value]) - scores] if head.value in given else []
+    # Less the greatest score, and as much again for calls with greater ones.
+    ends += [_lowest(given[name]) + scores for name in _shifted(rewriting.source, head) if name in given]
+    for leaf in masks:
+        fmt = given.get(rewriting.holder(leaf.name))
+        ends += [] if fmt is None else [_lowest(fmt) * leaf.factor]
+    return max(ends, default=-math.inf)
+
+
+def _lowest(fmt: NumberFormat) -> float:
+    return fmt.min * fmt.resolution
+
+
+def _gone(graph: Graph, head: Head, given: Mapping[str, NumberFormat]) -> float:
+    """A distance that no exponential of the head tells from infinity: less is enough in formats of the
+    user.
+    """
+    shifted = _shifted(graph, head)
+    powers = [n.name for n in graph.nodes if n.op in EXPONENTIALS and n.args[0] in shifted]
+    if not all(name in given for name in powers):
+        return GONE
+    return max(given[name].frac + 2.0 for name in powers)
+
+
+def _shifted(graph: Graph, head: Head) -> list[str]:
+    """The head's value less its maximum."""
+    return [n.name for n in graph.nodes if n.op == "sub" and n.args[0] == head.value]
 
 
 def _may_be_masked(graph: Graph, head: Head) -> bool:
@@ -174,59 +214,29 @@ def _least_kept(seen: _Seen, scores: float) -> float:
     return float(kept.min(initial=0.0))
 
 
-def _refuse_empty_rows(graph: Graph, head: Head, masks: set[str]) -> None:
-    """UnsupportedOpError where masks known at compile time leave nothing of a row."""
-    scores = {leaf.name for leaf in head.leaves} - masks
-    if inputs_of_masks(graph, head) - scores:
-        return  # the call decides
-    zeros = {n: np.zeros(graph.node(n).shape) for n in graph.inputs}
-    row = left_out_completely(graph, head, zeros)
-    if row is not None:
-        place = graph.node(head.value).source
-        raise UnsupportedOpError(
-            f"the mask in front of the softmax at {place} leaves nothing of row {list(row)}: {NOT_A_NUMBER}"
-        )
-
-
-def refuse_empty_rows(graph: Graph, heads: Sequence[Head], arrays: Sequence[Array]) -> None:
-    """InputError where the masks of a call leave nothing of a row. arrays: one for each of the inputs."""
-    given = dict(zip(graph.inputs, arrays, strict=True))
-    for head in heads:
-        names = inputs_of_masks(graph, head)
-        infinite = {n for n in names if np.isneginf(np.asarray(given[n], np.float64)).any()}
-        if not names or not (infinite or infinite_leaves(graph, head)):
-            continue
-        row = left_out_completely(graph, head, given)
-        if row is not None:
-            place = graph.node(head.value).source
-            masks = infinite | {n for n in names if graph.node(n).dtype == "bool"} or names
-            raise InputError(
-                f"the mask in front of the softmax at {place} leaves nothing of row {list(row)} "
-                f"(it depends on {', '.join(sorted(masks))}): {NOT_A_NUMBER}"
-            )
-
-
 class _Rewriting:
     """The graph with floors under masks and clamps above heads."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        self.source = graph
         self._nodes = graph.by_name
         self._constants = dict(graph.constants)
         self._clamps: dict[str, float] = {}
 
+    def holder(self, name: str) -> str:
+        """The value that gets a floor for a leaf: the constant factor of a predicate, or the leaf itself."""
+        return _switched(name, self.source, self._nodes) or name
+
     def floor(self, leaf: Leaf, least: float) -> None:
         """No value of the leaf below `least`."""
-        name = leaf.name
-        factor = _switched(name, self._graph, self._nodes)
-        if factor is None and name not in self._constants:
-            self.clamp(name, least)
+        target = self.holder(leaf.name)
+        if target not in self._constants:
+            self.clamp(target, least)
             return
-        target = factor or name
         value = self._constants[target]
         # Where the constant serves several heads the deepest floor is deep enough for all.
-        limited = np.maximum(np.asarray(self._graph.constants[target], np.float64), least)
-        if not np.array_equal(value, self._graph.constants[target]):
+        limited = np.maximum(np.asarray(self.source.constants[target], np.float64), least)
+        if not np.array_equal(value, self.source.constants[target]):
             limited = np.minimum(limited, value)
         self._constants[target] = limited.astype(value.dtype)
 
@@ -239,7 +249,7 @@ class _Rewriting:
         taken = set(self._nodes)
         seen_as: dict[str, str] = {}
         order: list[Node] = []
-        for node in self._graph.nodes:
+        for node in self.source.nodes:
             order.append(replace(node, args=tuple(seen_as.get(a, a) for a in node.args)))
             if node.name in self._clamps:
                 name = f"{node.name}_limited"
@@ -249,4 +259,4 @@ class _Rewriting:
                 attrs = (("max", None), ("min", float(self._clamps[node.name])))
                 order.append(replace(node, name=name, op="clamp", args=(node.name,), attrs=attrs))
                 seen_as[node.name] = name
-        return replace(self._graph, nodes=tuple(order), constants=self._constants)
+        return replace(self.source, nodes=tuple(order), constants=self._constants)

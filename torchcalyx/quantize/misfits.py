@@ -17,6 +17,7 @@ from torchcalyx.ir.reference import reference
 from torchcalyx.kernels.arith.numerics import NumberFormat, product
 from torchcalyx.options import Options
 from torchcalyx.quantize import MOVES, Typed
+from torchcalyx.quantize.masked import clipped
 from torchcalyx.quantize.precision import Precisions
 from torchcalyx.quantize.scales import best_format
 
@@ -63,6 +64,7 @@ def misfits(
     that computed nodes leave in memory.
     """
     graph = typed.graph
+    samples = clipped(graph, samples, typed.floors)  # what of a mask is stored
     precisions = Precisions(graph, options)
     read = {name for node in graph.nodes for name in node.args}
     formats = {n.name: typed.formats[n.name] for n in graph.nodes if n.op in ("input", "constant")}

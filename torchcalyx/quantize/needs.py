@@ -13,10 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from torchcalyx.ir.graph import Node
 from torchcalyx.kernels.arith.numerics import product
 from torchcalyx.quantize.bounds import Bound
 from torchcalyx.quantize.reals import power_of
+from torchcalyx.quantize.sampling import slopes
 
 NOTHING = math.inf
 
@@ -157,6 +160,19 @@ def _slope(most: float) -> Rule:
     return rule
 
 
+def _sampled(p: Place, count: int) -> tuple[Need, ...]:
+    """What every point of the operand's range allows, by differences of the function itself."""
+    x = p.args[0]
+    sizes, values, steep = slopes(p.node, x.low, x.high, x.smallest, p.bound.largest)
+    if not sizes.size:
+        return (Need(),)
+    harmless = np.maximum(p.need.absolute, p.need.relative * np.maximum(values, p.bound.smallest))
+    allowed = harmless / np.maximum(steep, 2.0**-200)
+    near = sizes > 0
+    relative = float((allowed[near] / np.maximum(sizes[near], 2.0**-200)).min()) if near.any() else 0.0
+    return (Need(float(allowed.min()), min(relative, 0.25)),)
+
+
 def _elu(p: Place, count: int) -> tuple[Need, ...]:
     alpha, scale, inner = (abs(float(p.node.number(k))) for k in ("alpha", "scale", "input_scale"))
     return (Need(p.absolute / max(scale, scale * alpha * inner, 2.0**-20), 0.0),)
@@ -176,18 +192,23 @@ def _choice(p: Place, count: int) -> tuple[Need, ...]:
     return (Need(), p.need, p.need)
 
 
+def _taken(p: Place, count: int) -> tuple[Need, ...]:
+    return (p.need, Need())
+
+
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("neg", "abs", "relu", "clamp", "minimum", "maximum", "amax", "amin", "view", "permute", "slice",
-         "expand", "cat", "cast"),
+         "cummax", "cummin", "sort", "expand", "cat", "cast"),
         _same,
     ),
     **dict.fromkeys(("add", "sub"), _sum_of_two), "mul": _product,
     "div": _quotient, "div_const": _by_constant,
-    "where": _choice, **dict.fromkeys(("sum", "mean"), _total),
+    "where": _choice, "take": _taken, **dict.fromkeys(("sum", "mean"), _total),
     "sqrt": _power(0.5), "rsqrt": _power(-0.5), "reciprocal": _power(-1.0),
     "log": _logarithm(1.0), "log2": _logarithm(1.0 / math.log(2.0)),
     "log10": _logarithm(1.0 / math.log(10.0)), "log1p": _log1p,
+    "function": _sampled,
     "exp": _exponential(1.0), "exp2": _exponential(math.log(2.0)), "expm1": _expm1,
     "sigmoid": _slope(0.25), "erf": _slope(1.13), "elu": _elu,
     **dict.fromkeys(("tanh", "softplus", "sin", "cos"), _slope(1.0)),

@@ -86,8 +86,9 @@ def spread(values: Array, count: int = KEPT) -> npt.NDArray[np.float64]:
 def _shown(node: Node) -> str:
     """The operation that the user wrote, and the part of it that the node is."""
     written = node.source.op.removeprefix("aten.")
-    part = "" if written in ("", node.op) else f" of {node.source.op}"
-    return f"{node.op}{part} (node {node.name!r})"
+    op = str(node.attr("name")) if node.op == "function" else node.op
+    part = "" if written in ("", op, f"special_{op}") else f" of {node.source.op}"
+    return f"{op}{part} (node {node.name!r})"
 
 
 def _widened(values: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from torchcalyx.errors import OptionsError
 from torchcalyx.ir.graph import Graph, Node
@@ -82,15 +83,18 @@ class Precisions:
         *,
         signed: bool = True,
         follow: Follow | None = None,
+        more: int = 0,
     ) -> NumberFormat:
         """Format of a stored float value from what calibration showed. choice: its width or very format.
         signed: it may be negative. follow: what its only reader makes of it.
+        more: bits beyond a width, which make it finer and nothing else different.
         """
         if isinstance(choice, NumberFormat):
             return choice
         spare, values = self.spare(node, choice), seen.values.get(node.name)
         largest, signed = seen.largest[node.name], signed or choice > NARROW
-        return choose_format(largest, values, choice, spare, signed=signed, follow=follow)
+        found = choose_format(largest, values, choice, spare, signed=signed, follow=follow)
+        return replace(found, width=found.width + more, frac=found.frac + more) if more else found
 
     def spare(self, node: Node, width: int) -> int:
         """Headroom of a value: none for constants, which calibration shows completely."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from torchcalyx.ir.graph import Graph, Node
 from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat, fixed
-from torchcalyx.quantize.observe import Seen
 
 Reals: TypeAlias = "npt.NDArray[np.float64]"
 Follow: TypeAlias = Callable[[Reals], Reals]
@@ -49,11 +48,12 @@ def stored(values: Reals, fmt: NumberFormat) -> Reals:
 
 
 def square_error(values: Reals, fmt: NumberFormat, follow: Follow | None = None) -> float:
-    """Mean square error of storing `values`, or of what follows."""
+    """Mean square error of storing `values`, or of what follows; infinite where its square passes float64."""
     found, wanted = stored(values, fmt), values
     if follow is not None:
         found, wanted = follow(found), follow(wanted)
-    return float(np.mean(np.square(found - wanted)))
+    with np.errstate(over="ignore"):
+        return float(np.mean(np.square(found - wanted)))
 
 
 def following(graph: Graph) -> dict[str, Follow]:
@@ -71,16 +71,6 @@ def following(graph: Graph) -> dict[str, Follow]:
 
 def _apply(node: Node, values: Reals) -> Reals:
     return np.asarray(evaluate(replace(node, shape=values.shape), [values]), dtype=np.float64)
-
-
-def clipped_bits(seen: Seen, formats: Mapping[str, NumberFormat], names: Iterable[str]) -> dict[str, int]:
-    """Integer bits by which formats are too short for the largest value in calibration, where they are."""
-    found = {
-        name: formats[name].frac - best_format(seen.largest[name], f.width, signed=f.signed).frac
-        for name in names
-        if (f := formats[name]).kind == "fixed" and f.width <= NARROW
-    }
-    return {name: bits for name, bits in found.items() if bits > 0}
 
 
 def choose_format(
@@ -110,7 +100,8 @@ def choose_format(
 def row_fracs(rows: Reals, largest: Reals, width: int) -> tuple[Ints, Reals]:
     """Fraction bits of each row of weights, chosen as `choose_format` does, and its mean square error.
 
-    largest: magnitude of each row, none 0. rows: all elements or a sample of them.
+    largest: magnitude of each row, none 0. rows: all elements or a sample of them. Errors whose square
+    passes float64 are infinite.
     """
     top = (1 << (width - 1)) - 1
     fracs = width - 1 - np.frexp(largest)[1].astype(np.int64)
@@ -119,7 +110,15 @@ def row_fracs(rows: Reals, largest: Reals, width: int) -> tuple[Ints, Reals]:
     for more in range(_FINER + 1 if width <= NARROW else 1):
         scaled = np.ldexp(rows, (fracs + more)[:, None])
         lost = np.clip(np.rint(scaled), -top - 1, top) - scaled
-        errors.append(np.mean(np.square(lost), axis=1) * 4.0 ** -(fracs + more))
+        with np.errstate(over="ignore"):
+            errors.append(np.mean(np.square(lost), axis=1) * 4.0 ** -(fracs + more))
     best = np.argmin(errors, axis=0)
     best[np.min(errors, axis=0) >= _CLEARLY * errors[0]] = 0
     return fracs + best, np.take_along_axis(np.array(errors), best[None, :], axis=0)[0]
+
+
+def stored_rows(rows: Reals, fracs: Ints, width: int) -> Reals:
+    """The rows as formats with those fraction bits hold them."""
+    top = (1 << (width - 1)) - 1
+    scaled = np.clip(np.rint(np.ldexp(rows, fracs[:, None])), -top - 1, top)
+    return np.asarray(np.ldexp(scaled, -fracs[:, None]), dtype=np.float64)

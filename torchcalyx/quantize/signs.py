@@ -8,7 +8,8 @@ from torchcalyx.ir.graph import Graph, Node
 
 _ALWAYS = ("relu", "abs", "sigmoid", "exp", "exp2", "softplus", "sqrt", "rsqrt")
 _WHEN_ALL = (
-    "add", "mul", "minimum", "div", "reciprocal", "sum", "mean", "amax", "amin", "prod", "cumsum", "view",
+    "add", "mul", "minimum", "div", "reciprocal", "sum", "mean", "amax", "amin", "prod", "cumsum",
+    "cummax", "cummin", "sort", "view",
     "permute", "slice", "expand", "cat", "max_pool", "sum_pool", "upsample",
 )  # fmt: skip
 """Never negative when no operand is."""
@@ -50,6 +51,10 @@ def _never(node: Node, found: set[str], graph: Graph) -> bool:
         return bounded and (node.args[0] in found or (isinstance(low, (int, float)) and low >= 0))
     if node.op == "div_const":
         return node.args[0] in found and node.number("value") > 0
+    if node.op == "take":
+        return node.args[0] in found
+    if node.op == "put":
+        return node.args[0] in found and node.args[2] in found
     if node.op == "pad":
         return node.args[0] in found and node.number("value") >= 0
     return False

@@ -50,7 +50,8 @@ def manifest(program: Program, input_paths: Sequence[str], output_names: Sequenc
     inputs: name, memory, shape, dtype, format; the tensor's elements, its axes taken in `order`, row-major,
     fill rows x cols, each row padded to whole words. outputs: the same, and offsets and steps: element [i0,
     i1, ...] stands at row offsets[0] + sum(i * steps[0]) and column offsets[1] + sum(i * steps[1]); a
-    constant has no memory but its value.
+    constant has no memory but its value. axis and exponents, where channels have binary points of their own:
+    the value at place i along the axis is the format's times 2 ** exponents[i].
     """
     selection, placement = program.selection, program.plan.placement
     buffers = {b.name: b for b in selection.buffers}
@@ -77,6 +78,8 @@ def manifest(program: Program, input_paths: Sequence[str], output_names: Sequenc
                 limits=o.access.limits,
                 fill=o.access.fill,
             )
+            if o.exponents:
+                entry.update(axis=o.axis, exponents=o.exponents)
         outputs.append(entry)
     return {"inputs": inputs, "outputs": outputs}
 

@@ -7,7 +7,8 @@ model's for the same stored inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
@@ -35,7 +36,7 @@ class Saturated:
     integer bits that were missing, so many more would have held every value; None when no number is known to
     be enough (infinite values, division by zero in a kernel of one's own). at_least: `bits` is a lower bound,
     since operands were cut before, or the function ends where its format does. source: the user's line and
-    module.
+    module. excess: how far the farthest value lies outside, in widths of the range, infinite when unknown.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Saturated:
     bits: int | None
     at_least: bool
     source: Source
+    excess: float = math.inf
 
     @property
     def need(self) -> float:
@@ -54,7 +56,8 @@ class Saturated:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON knows them."""
-        return {**asdict(self), "fmt": str(self.fmt), "source": source_json(self.source)}
+        excess = self.excess if math.isfinite(self.excess) else None
+        return {**asdict(self), "fmt": str(self.fmt), "source": source_json(self.source), "excess": excess}
 
     def __str__(self) -> str:
         what = f"node {self.name!r}" if self.kernel else f"input {self.name!r}"
@@ -86,27 +89,27 @@ def find_saturations(selection: Selection, stored: Stored, emulated: EmulationRe
     return tuple(found)
 
 
-def alert(calls: Sequence[Saturations], options: Options, chosen: Mapping[str, int] | None = None) -> None:
+def alert(
+    calls: Sequence[Saturations],
+    options: Options,
+    expected: Callable[[], Mapping[str, float]] = dict,
+) -> None:
     """Tell the user what saturated in the calls of a batch, once for all of them: a SaturationWarning at
     their line, or a SaturationError, or nothing, as `Options.on_saturation` says.
 
-    chosen: integer bits that the compiler gave up, by kernel call, since exact small values are worth
-    more. What would have fitted with them is no news.
+    expected: asked when kernels saturated, gives the excess of the calibration inputs by kernel call. What
+    goes no farther is no news.
     """
-    known = chosen or {}
-    calls = [tuple(r for r in c if not r.kernel or r.need > known.get(r.kernel, 0)) for c in calls]
-    affected = [c for c in calls if c]
-    if not affected or options.on_saturation == "ignore":
+    if options.on_saturation == "ignore":
+        return
+    known = expected() if any(r.kernel for c in calls for r in c) else {}
+    calls = [tuple(r for r in c if not r.kernel or r.excess > known.get(r.kernel, 0.0)) for c in calls]
+    if not any(calls):
         return
     message = describe(calls, options)
     if options.on_saturation == "error":
         raise SaturationError(message)
     warn(SaturationWarning, message)
-
-
-def given_up(selection: Selection, clipped: Mapping[str, int]) -> dict[str, int]:
-    """Integer bits that were given up inside of each kernel call. clipped: by graph node."""
-    return {c.name: max((clipped.get(n, 0) for n in (c.node, *c.covers)), default=0) for c in selection.calls}
 
 
 def describe(calls: Sequence[Saturations], options: Options) -> str:
@@ -127,7 +130,8 @@ def _row(
     name: str, kernel: str, found: Saturation, fmt: NumberFormat, after: bool, source: Source
 ) -> Saturated:
     at_least = found.bits is not None and (found.at_least or after)
-    return Saturated(name, kernel, int(found), found.of, found.fmt or fmt, found.bits, at_least, source)
+    fmt = found.fmt or fmt
+    return Saturated(name, kernel, int(found), found.of, fmt, found.bits, at_least, source, found.excess)
 
 
 def _merged(calls: Sequence[Saturations]) -> list[Saturated]:
@@ -138,7 +142,8 @@ def _merged(calls: Sequence[Saturations]) -> list[Saturated]:
         if key in places:
             worst = max(places[key], row, key=lambda r: r.need)
             count, elements = places[key].count + row.count, places[key].elements + row.elements
-            row = replace(worst, count=count, elements=elements)
+            excess = max(places[key].excess, row.excess)
+            row = replace(worst, count=count, elements=elements, excess=excess)
         places[key] = row
     return list(places.values())
 

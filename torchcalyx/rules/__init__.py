@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from torchcalyx.match import Rule
-from torchcalyx.rules import conv, elementwise, matmul, movement, pooling, reduce, scan, view
+from torchcalyx.rules import conv, elementwise, lookups, matmul, movement, pooling, reduce, scan, sort, view
 
 RULES: tuple[Rule, ...] = (
     *view.RULES,
+    *lookups.VIEWS,
     *matmul.RULES,
     *conv.RULES,
     *pooling.RULES,
@@ -14,5 +15,7 @@ RULES: tuple[Rule, ...] = (
     *elementwise.RULES,
     *movement.RULES,
     *scan.RULES,
+    *lookups.RULES,
+    *sort.RULES,
 )
 """First match wins; larger patterns stand before smaller ones."""

@@ -19,8 +19,10 @@ from torchcalyx.kernels.ports.access import row_major, whole
 SHIFT = "(shift)"
 """Name of the shifts among the operands of an expression."""
 
-REACH = 3
-"""Most fraction bits that a channel may have beyond the others: so the shift is one level of logic."""
+REACHES = (7, 3)
+"""Most fraction bits that a channel may have beyond the others, best first: a shift by 3 places is one level
+of logic and always fits, one by 7 where the pipeline has room for it.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ class Channels:
         return Located(buffer, whole(shape, layout), self.format)
 
 
-def channels_of(builder: SelectionBuilder, head: Node) -> Channels | None:
-    """The binary points of the weights of a layer; None when they are all alike, or not constant."""
+def channels_of(builder: SelectionBuilder, head: Node, reach: int) -> Channels | None:
+    """The binary points of the weights of a layer, at most `reach` bits apart; None when they are all alike,
+    or not constant.
+    """
     view = builder.view
     if head.op not in ("linear", "conv") or head.args[1] not in view.weight_fracs:
         return None
     wanted, least = view.weight_fracs[head.args[1]], view.formats[head.args[1]].frac
-    more = tuple(min(max(frac - least, 0), REACH) for frac in wanted)
+    more = tuple(min(max(frac - least, 0), reach) for frac in wanted)
     return Channels(more) if any(more) else None

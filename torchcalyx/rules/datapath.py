@@ -14,6 +14,7 @@ from torchcalyx.kernels.arith.expr import ExprBuilder
 from torchcalyx.kernels.functions.multiply import multiply
 from torchcalyx.match import Reject
 from torchcalyx.rules.functions import FUNCTIONS, emit_function, function_multiplications, function_refusal
+from torchcalyx.rules.shifts import shifted, shifting
 
 SPARE_BITS = 4
 """Significant bits of a scalar beyond the element width: its rounding stays below the rounding of the
@@ -110,7 +111,8 @@ def multiplications(view: GraphView, node: Node) -> int:
     """Multipliers that one lane of a supported node needs."""
     if node.op in FUNCTIONS:
         return function_multiplications(view, node)
-    return int(node.op == "mul" and all(view.scalar(a) is None for a in node.args))
+    product = node.op == "mul" and all(view.scalar(a) is None for a in node.args)
+    return int(product and shifting(view, node) is None)
 
 
 def _mul(d: Datapath, node: Node, args: list[int]) -> int:
@@ -121,6 +123,10 @@ def _mul(d: Datapath, node: Node, args: list[int]) -> int:
         wide = d.b.value(index).width > fmt.signed_width and d.b.ops[index].name != "const"
         narrowed.append(d.b.quant(index, fmt) if wide and fmt.kind == "fixed" else index)
     x, y = narrowed
+    found = shifting(d.view, node)
+    if found is not None:
+        place, few = found
+        return shifted(d.b, narrowed[1 - place], narrowed[place], few)
     if any(d.b.ops[i].name == "const" for i in narrowed) or d.view.formats[node.name].kind != "fixed":
         return d.b.mul(x, y)
     fmt = d.view.formats[node.name]
@@ -189,6 +195,13 @@ def _floor_div(d: Datapath, x: int, divisor: int) -> int:
     return b.select(negative, b.sub(b.const(-1), magnitude), magnitude)
 
 
+def _checked(d: Datapath, node: Node, args: list[int]) -> int:
+    if not node.attr("wrap"):
+        return args[0]
+    negative = d.b.less(args[0], d.b.const(0))
+    return d.b.select(negative, d.b.add(args[0], d.b.const(node.whole("size"))), args[0])
+
+
 def _whole(node: Node) -> int:
     value = node.attr("value")
     assert isinstance(value, (int, float))
@@ -246,6 +259,7 @@ _EMIT: Mapping[str, Emit] = {
     "bitwise_not": _bitwise_not,
     "where": lambda d, n, a: d.b.select(a[0], a[1], a[2]),
     "cast": _cast,
+    "checked": _checked,
     "div_const": _div_const,
     "floor_div_const": _floor_div_const,
     "remainder_const": _remainder_const,

@@ -18,7 +18,7 @@ from torchcalyx.kernels.arith.ramp import fuse_ramp
 from torchcalyx.kernels.ports.access import Access, Operand, row_major, whole
 from torchcalyx.kernels.rtl.lane import latency
 from torchcalyx.match import Reject
-from torchcalyx.rules.channels import SHIFT, Channels, channels_of
+from torchcalyx.rules.channels import REACHES, SHIFT, Channels, channels_of
 from torchcalyx.rules.datapath import ELEMENTWISE, supported
 from torchcalyx.rules.tree import Tree, expression, grow, products
 
@@ -80,14 +80,19 @@ class Drain:
         """Binary points of the channels of the weights (their format: `right`), where the drain can undo
         them in no more cycles than it takes without.
         """
-        found = channels_of(self.builder, self.head)
-        if found is None:
-            return None
+        for reach in REACHES:
+            found = channels_of(self.builder, self.head, reach)
+            if found is not None and self._undone(found, total, right, fmt):
+                return found
+        return None
+
+    def _undone(self, found: Channels, total: Value, right: NumberFormat, fmt: NumberFormat) -> bool:
+        """Whether the drain aligns the channels in no more cycles than it takes without."""
         leaves = [(n, self.builder.value(n).fmt) for n in self.tree.leaves if n != self.head.name]
         shift, finer = [(SHIFT, found.format)], self._bias_formats(found.total(total), right)
         plain = self._expression(total, [*self._bias_formats(total, right), *leaves], fmt)
         aligned = self._expression(total, [*shift, *finer, *leaves], fmt, channels=found)
-        return found if latency(aligned) <= latency(plain) else None
+        return latency(aligned) <= latency(plain)
 
     def _expression(
         self,

@@ -14,6 +14,7 @@ from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.functions.divide import divide
 from torchcalyx.kernels.functions.function import Function, approximate
 from torchcalyx.kernels.functions.real import Exponential, Power
+from torchcalyx.kernels.functions.sampled import Sampled
 from torchcalyx.match import Reject
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -23,6 +24,7 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
         (),
     ),
     "gelu": (),
+    "function": (),
     "elu": ("alpha", "scale", "input_scale"),
     "softplus": ("beta", "threshold"),
 }  # fmt: skip
@@ -44,10 +46,14 @@ FUNCTIONS = frozenset((*PARAMETERS, "div"))
 def function_of(node: Node) -> Function:
     """The function that a node applies to its operand."""
     name = node.op
+    if name == "function":
+        numbers = node.attr("params")
+        assert isinstance(numbers, tuple)
+        return Function(str(node.attr("name")), tuple(float(n) for n in numbers if isinstance(n, float)))
     if name == "gelu" and node.attr("approximate") == "tanh":
         name = "gelu_tanh"
-    numbers = [node.attr(key) for key in PARAMETERS[node.op]]
-    return Function(name, tuple(float(n) for n in numbers if isinstance(n, (int, float))))
+    given = [node.attr(key) for key in PARAMETERS[node.op]]
+    return Function(name, tuple(float(n) for n in given if isinstance(n, (int, float))))
 
 
 def lane_multipliers(view: GraphView) -> int:
@@ -79,7 +85,7 @@ def emit_function(view: GraphView, b: ExprBuilder, node: Node, args: Sequence[in
     if node.op == "div":
         return divide(b, operands[0], operands[1], target, lane_multipliers(view), bits)
     function = function_of(node)
-    if bits is not None and not isinstance(function.definition, (Power, Exponential)):
+    if bits is not None and not isinstance(function.definition, (Power, Exponential, Sampled)):
         target, bits = coarser(target, target.width - MOST_SIGNIFICANT - 2), None  # one absolute error
     most = lane_multipliers(view)
     domain = sources[0] if node.args[0] in view.stored else None  # an intermediate may be known more closely

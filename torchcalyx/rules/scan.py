@@ -1,6 +1,8 @@
-"""Index of an extreme, and cumulative sums."""
+"""Index of an extreme; running sums and extremes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from torchcalyx.building.builder import Located, SelectionBuilder
 from torchcalyx.building.view import GraphView
@@ -8,12 +10,14 @@ from torchcalyx.ir.graph import Node
 from torchcalyx.kernels.arith.expr import narrowing
 from torchcalyx.kernels.contract import KernelParameterError
 from torchcalyx.kernels.folds.argreduce import arg_reduce
-from torchcalyx.kernels.folds.fold import accumulator
+from torchcalyx.kernels.folds.fold import FoldOp, accumulator
 from torchcalyx.kernels.folds.scan import scan
 from torchcalyx.kernels.ports.access import Operand, row_major, whole
 from torchcalyx.kernels.ports.reader import result_value
 from torchcalyx.match import Match, Reject, Rule
 from torchcalyx.rules.tree import expression, tree_of
+
+RUNNING: Mapping[str, FoldOp] = {"cumsum": "add", "cummax": "max", "cummin": "min"}
 
 
 def _arg(view: GraphView, node: Node) -> Match | Reject:
@@ -37,33 +41,34 @@ def _build_arg(builder: SelectionBuilder, node: Node) -> Located:
     return Located(buffer, access, fmt)
 
 
-def _cumsum(view: GraphView, node: Node) -> Match | Reject:
-    if node.op != "cumsum":
-        return Reject(f"{node.op} is no running sum", related=False)
+def _running(view: GraphView, node: Node) -> Match | Reject:
+    if node.op not in RUNNING:
+        return Reject(f"{node.op} is no running sum or extreme", related=False)
     if not node.shape:
         return Reject("a running sum needs a dimension")
-    return Match((node.name,), node.args, lambda builder: _build_cumsum(builder, node))
+    return Match((node.name,), node.args, lambda builder: _build_running(builder, node))
 
 
-def _build_cumsum(builder: SelectionBuilder, node: Node) -> Located:
+def _build_running(builder: SelectionBuilder, node: Node) -> Located:
+    op = RUNNING[node.op]
     source = builder.value(node.args[0])
     dim = node.whole("dim")
     fmt = builder.view.formats[node.name]
     prologue = narrowing(source.fmt, source.fmt)
-    total = accumulator("add", result_value(prologue), node.shape[dim])
+    total = accumulator(op, result_value(prologue), node.shape[dim])
     layout = row_major(node.shape, builder.lanes)
     out = Operand(fmt, layout, whole(node.shape, layout))
     empty = tree_of(builder.view, set())
     epilogue = expression(builder.view, empty, [(node.name, total)], fmt)
     stages = builder.view.options.multiplier_stages
     try:
-        spec = scan("add", prologue, [builder.operand(source)], dim, epilogue, out, stages)
+        spec = scan(op, prologue, [builder.operand(source)], dim, epilogue, out, stages)
     except KernelParameterError as error:
-        source = builder.relayout(source, layout, node.shape, f"running sum along dimension {dim}: {error}")
-        spec = scan("add", prologue, [builder.operand(source)], dim, epilogue, out, stages)
+        source = builder.relayout(source, layout, node.shape, f"{node.op} along dimension {dim}: {error}")
+        spec = scan(op, prologue, [builder.operand(source)], dim, epilogue, out, stages)
     buffer = builder.buffer(node.name, fmt, layout)
     builder.call(spec, [source.buffer], [buffer])
     return Located(buffer, out.access, fmt)
 
 
-RULES = (Rule("index of an extreme", _arg), Rule("running sum", _cumsum))
+RULES = (Rule("index of an extreme", _arg), Rule("running sum or extreme", _running))

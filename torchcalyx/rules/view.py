@@ -10,7 +10,7 @@ from torchcalyx.match import Match, Reject, Rule
 
 
 def _apply(view: GraphView, node: Node) -> Match | Reject:
-    if node.op not in ("view", "permute", "slice", "expand"):
+    if node.op not in ("view", "permute", "slice", "expand", "scale"):
         return Reject(f"{node.op} is not a view", related=False)
     return Match((node.name,), node.args, lambda builder: _build(builder, node))
 
@@ -18,6 +18,8 @@ def _apply(view: GraphView, node: Node) -> Match | Reject:
 def _build(builder: SelectionBuilder, node: Node) -> Located:
     source = builder.value(node.args[0])
     access = source.access
+    if node.op == "scale":
+        return source
     if node.op == "permute":
         return Located(source.buffer, access.permute(node.ints("dims")), source.fmt)
     if node.op == "expand":

@@ -1,0 +1,89 @@
+"""Powers: small whole and half exponents by products and roots, other constants by a table, computed
+exponents by a logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from torchcalyx.ir.typerules import FLOATS
+from torchcalyx.normalize import functions
+from torchcalyx.normalize.args import Args, Lowering, Reject, Result
+from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.elementwise import as_value, scaled
+from torchcalyx.normalize.fold import emit
+from torchcalyx.normalize.quotients import truncated
+from torchcalyx.normalize.sampled import constant, function
+
+aten = torch.ops.aten
+
+PRODUCTS = 8
+"""Whole and half exponents up to this become products and roots."""
+
+
+def _power(target: Any) -> Lowering:
+    def lower(b: Builder, a: Args) -> Result:
+        if a.out.dtype not in FLOATS:
+            return functions.LOWERINGS[target](b, a)
+        exponent = constant(a, "exponent")
+        if exponent is None:
+            base = constant(a, "self")
+            if base is not None and 0 < base < math.inf:
+                y = as_value(b, a.operand("exponent"), a.out.dtype)
+                return b.expand(emit(b, "exp2", scaled(b, y, math.log2(base))), a.out.shape)
+            return _computed(b, as_value(b, a.operand("self"), a.out.dtype), a)
+        if not math.isfinite(exponent):
+            return Reject(f"the exponent {exponent} has no finite power")
+        given = a.operand("exponent")
+        scalar = not isinstance(given, Known) or given.shape == ()
+        if scalar and (2.0 * exponent).is_integer() and abs(exponent) <= PRODUCTS:
+            return functions.LOWERINGS[target](b, a)
+        x = as_value(b, a.operand("self"), a.out.dtype)
+        return b.expand(function(b, "power", x, exponent), a.out.shape)
+
+    return lower
+
+
+def _of_base(b: Builder, a: Args) -> Result:
+    base = float(a["self"])
+    if base > 0:
+        return functions.LOWERINGS[aten.pow.Scalar](b, a)
+    return _computed(b, b.known(base, a.out.dtype), a)
+
+
+def _computed(b: Builder, x: Value, a: Args) -> Result:
+    """2 ** (y * log2 |x|), with the sign of odd powers; 0 ** y is 0 or 1.
+
+    A negative number to a power that is not whole, and 0 to a negative one, stay in front of the logarithm,
+    where calibration meets them as NaN or infinity.
+    """
+    y = as_value(b, a.operand("exponent"), a.out.dtype)
+    zero, one = b.known(0, x.dtype), b.known(1, x.dtype)
+    whole, odd = _wholeness(b, y)
+    negative, nothing = emit(b, "lt", x, zero), emit(b, "eq", x, zero)
+    size = emit(b, "where", emit(b, "logical_and", negative, whole), emit(b, "abs", x), x)
+    base = emit(b, "where", emit(b, "logical_and", nothing, emit(b, "ge", y, zero)), one, size)
+    power = emit(b, "exp2", emit(b, "mul", y, emit(b, "log2", base)))
+    vanishes = emit(b, "logical_and", nothing, emit(b, "gt", y, zero))
+    power = emit(b, "where", vanishes, zero, power)
+    return emit(b, "where", emit(b, "logical_and", negative, odd), emit(b, "neg", power), power)
+
+
+def _wholeness(b: Builder, y: Value) -> tuple[Value, Value]:
+    """Whether the exponents are whole, and whether they are odd numbers."""
+    if isinstance(y, Known):
+        return y.to(y.tensor == y.tensor.trunc()), y.to(y.tensor.abs() % 2 == 1)
+    whole = emit(b, "eq", truncated(b, y), y)
+    last = emit(b, "bitwise_and", b.cast(y, "int64"), b.known(1, "int64"))
+    return whole, emit(b, "logical_and", whole, b.cast(last, "bool"))
+
+
+LOWERINGS: Mapping[Any, Lowering] = {
+    aten.pow.Tensor_Scalar: _power(aten.pow.Tensor_Scalar),
+    aten.pow.Tensor_Tensor: _power(aten.pow.Tensor_Tensor),
+    aten.pow.Scalar: _of_base,
+}
