@@ -30,6 +30,7 @@ import torchcalyx
 SAMPLE_RATE, FRAME, BINS = 16_000, 1024, 360
 MULTIPLIERS = 256
 LOWEST, HIGHEST, TONES = 60.0, 1900.0, 20
+TOLERANCES = (0.01, 0.001)  # of the largest likelihood, for the compiler to keep with the fewest bits
 CHANNELS = (1, 128, 16, 16, 16, 32, 64)
 
 
@@ -108,17 +109,19 @@ def compiled(network: Crepe, **options: Any) -> torchcalyx.CompiledModule:
     return torchcalyx.compile(network, tone(440), calibration=seen, multipliers=MULTIPLIERS, **options)
 
 
-def fewest_bits(network: Crepe, frames: list[Tensor]) -> str:
-    """What precision="auto" chooses, against 16 bits, and the pitches that its software model names."""
-    hw = compiled(network, precision="auto", tolerance=0.01, on_saturation="ignore")
-    found = hw.report().accuracy
-    assert found is not None
-    widths = sorted(tensor.bits for tensor in found.tensors)
-    wide, narrow = found.tensor_bits
+def row(name: str, hw: torchcalyx.CompiledModule, network: Crepe, frames: list[Tensor]) -> str:
+    """Widths, memory and how well the software model agrees with PyTorch: a line of the last table."""
+    found = hw.report()
+    assert found.accuracy is not None
+    widths = sorted(tensor.bits for tensor in found.accuracy.tensors) or [16]
+    bits = f"{widths[0]} to {widths[-1]}" if widths[0] < widths[-1] else str(widths[0])
     with torch.no_grad():
-        same = sum(int(network(frame).argmax() == hw.emulate(frame).argmax()) for frame in frames)
-    bits = f"{widths[0]} to {widths[-1]} bits a tensor, {narrow} bits of tensors ({wide} in fixed16)"
-    return f"auto: {bits}, {same} of {len(frames)} pitches as PyTorch names them"
+        wanted = torch.cat([network(frame) for frame in frames])
+    outputs = torch.cat([hw.emulate(frame) for frame in frames])
+    same = int((wanted.argmax(dim=1) == outputs.argmax(dim=1)).sum())
+    error, rms = (wanted - outputs).abs().max().item(), (wanted - outputs).square().mean().sqrt().item()
+    memory = sum(found.memory_bits.values())
+    return f"{name:12} {bits:>8}  {memory:8}  {error:9.1e}  {rms:9.1e}  {same} of {len(frames)}"
 
 
 def main(tones: int = TONES) -> int:
@@ -147,7 +150,12 @@ def main(tones: int = TONES) -> int:
             print("           RTL and software model DIFFER")
         worst, failed = max(worst, error), failed or not exact or not same
     print(f"\n{hw.cycles} cycles a frame, largest error of {tones} x {BINS} outputs {worst:.1e}")
-    print(fewest_bits(network, frames))
+    columns = f"{'bits':>8}  {'memory':>8}  {'error':>9}  {'RMS error':>9}"
+    print(f"\n{'':12} {columns}  same pitch (software model)")
+    print(row("fixed16", hw, network, frames))
+    for tolerance in TOLERANCES:
+        narrow = compiled(network, precision="auto", tolerance=tolerance, on_saturation="ignore")
+        print(row(f"auto {tolerance:.3g}", narrow, network, frames))
     return int(failed)
 
 

@@ -77,16 +77,19 @@ def main(test_images: int | None = None) -> int:
     x, y = x[:test_images], y[:test_images]
     net = train(seen, seen_y)
     with torch.no_grad():
-        reference = accuracy(net(x), y)
+        expected = net(x)
+    reference = accuracy(expected, y)
     runs = {precision: run_in_hardware(net, precision, seen, x) for precision in ALLOWED}
     print(f"\naccuracy on {len(x)} test images\n  torch float32     {reference:.2%}")
+    largest = expected.abs().max()
     failed = False
     for precision, (scores, exact, memory) in runs.items():
         found = accuracy(scores, y)
         missed = abs(found - reference) > ALLOWED[precision]
         failed |= missed or not exact
         name, verdict = f"{precision} hardware", "   MISSED" if missed else ""
-        print(f"  {name:17} {found:.2%}  {memory:6} bits of memory{verdict}")
+        error = ((scores - expected).abs().max() / largest).item()
+        print(f"  {name:17} {found:.2%}  {memory:6} bits of memory, error {error:.2%}{verdict}")
     return int(failed)
 
 

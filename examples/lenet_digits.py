@@ -3,7 +3,8 @@
 The network of "Gradient-Based Learning Applied to Document Recognition" (LeCun, Bottou, Bengio, Haffner
 1998): 5x5 convolutions, tanh, average pools. scikit-learn's 8x8 digits are enlarged to its 32x32 inputs,
 training takes some seconds, then every test image goes through the RTL in 16 bits, which must agree to the
-bit with the software model and reach PyTorch's accuracy. Last, the compiler chooses the bits of each tensor.
+bit with the software model and reach PyTorch's accuracy. Last, the compiler chooses the bits of each tensor
+so that no score errs by more than a tolerance.
 
     python examples/lenet_digits.py
 
@@ -21,6 +22,8 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import torchcalyx
+
+TOLERANCES = (2**-5, 0.01, 0.001)
 
 
 class LeNet5(nn.Sequential):
@@ -72,13 +75,16 @@ def accuracy(scores: Tensor, y: Tensor) -> float:
     return (scores.argmax(dim=1) == y).double().mean().item()
 
 
-def bits_and_memory(hw: torchcalyx.CompiledModule) -> str:
-    """What precision="auto" chose, against 16 bits."""
-    found = hw.report().accuracy
-    assert found is not None
-    widths = sorted(tensor.bits for tensor in found.tensors)
-    wide, narrow = found.tensor_bits
-    return f"auto: {widths[0]} to {widths[-1]} bits a tensor, {narrow} bits of tensors ({wide} in fixed16),"
+def row(name: str, hw: torchcalyx.CompiledModule, x: Tensor, y: Tensor, expected: Tensor) -> str:
+    """Widths, memory, error and accuracy of the software model: a line of the last table."""
+    found = hw.report()
+    assert found.accuracy is not None
+    widths = sorted(tensor.bits for tensor in found.accuracy.tensors) or [16]
+    bits = f"{widths[0]} to {widths[-1]}" if widths[0] < widths[-1] else str(widths[0])
+    scores = torch.cat([hw.emulate(image) for image in x.split(1)])
+    error = (scores - expected).abs().max() / expected.abs().max()
+    memory = sum(found.memory_bits.values())
+    return f"{name:12} {bits:>8}  {memory:8}  {error.item():9.2%}  {accuracy(scores, y):8.2%}"
 
 
 def main(test_images: int | None = None) -> int:
@@ -99,11 +105,18 @@ def main(test_images: int | None = None) -> int:
     print(f"{hw.cycles} cycles an image, as predicted: {'yes' if same_cycles else 'NO'}")
     print(f"largest error of the scores {(scores - expected).abs().max().item():.1e}")
     print(f"accuracy: torch float32 {reference:.2%}, hardware {found:.2%}")
-    narrow = torchcalyx.compile(
-        net, x[:1], calibration=seen[:64].split(1), precision="auto", tolerance=0.01, on_saturation="ignore"
-    )
-    few = accuracy(torch.cat([narrow.emulate(image) for image in x.split(1)]), y)
-    print(bits_and_memory(narrow), f"accuracy {few:.2%} (software model)")
+    print(f"\n{'':12} {'bits':>8}  {'memory':>8}  {'error':>9}  accuracy (software model)")
+    print(row("fixed16", hw, x, y, expected))
+    for tolerance in TOLERANCES:
+        narrow = torchcalyx.compile(
+            net,
+            x[:1],
+            calibration=seen[:64].split(1),
+            precision="auto",
+            tolerance=tolerance,
+            on_saturation="ignore",
+        )
+        print(row(f"auto {tolerance:.3g}", narrow, x, y, expected))
     return int(not (same_bits and same_cycles and found == reference))
 
 

@@ -65,7 +65,7 @@ def memory(hw: torchcalyx.CompiledModule) -> int:
     return sum(int(width) * int(words) for width, words in found)
 
 
-@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("model", ["mlp", pytest.param("cnn", marks=pytest.mark.slow)])
 def test_auto_takes_no_more_memory_than_any_uniform_width(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,7 +89,7 @@ def test_auto_takes_no_more_memory_than_any_uniform_width(
         assert keeping and memory(hw) < min(keeping.values()), (tolerance, keeping)
         assert accuracy.memory_bits[1] == sum(hw.report().memory_bits.values())
         widths = {hw.stages.typed.formats[t.name].width for t in accuracy.tensors}
-        assert len(widths) > 1 and widths <= set(WIDTHS)
+        assert len(widths) > 1 and min(widths) >= 4 and max(widths) <= 32
 
 
 def pipeline_bits(hw: torchcalyx.CompiledModule) -> int:

@@ -344,7 +344,8 @@ def test_the_report_shows_tensors_and_costs_in_all_its_forms() -> None:
     first = accuracy.tensors[0]
     assert "accuracy:    tolerance 0.001 of each output's largest magnitude, checked on 4 of 4" in text
     assert re.search(
-        r"accuracy: +\d+ tensors have widths chosen for this: tensors .* -> .*, registers ", text
+        r"accuracy: +\d+ tensors have widths chosen for this: tensors .* -> .*, memory .* -> .*, registers ",
+        text,
     )
     assert re.search(rf"{re.escape(first.title)} +8 +{first.bits} +{re.escape(first.format)} ", text)
     values = json.loads(report.to_json())["accuracy"]
@@ -352,7 +353,10 @@ def test_the_report_shows_tensors_and_costs_in_all_its_forms() -> None:
     assert values["tensors"][0]["title"] == first.title
     assert values["tensors"][0]["memory_bits"] == first.elements * first.bits
     assert values["tensor_bits"] == list(accuracy.tensor_bits)
+    assert values["register_bits"] == list(accuracy.register_bits)
+    assert values["memory_bits"] == list(accuracy.memory_bits)
     html = report.to_html()
+    assert html.count("<dt>Accuracy</dt>") == html.count("<dt>Registers</dt>") == 1
     assert "<h2>Widths</h2>" in html and html.count("</tr>") == 2 + len(report.calls) + len(accuracy.tensors)
 
 

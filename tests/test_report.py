@@ -90,6 +90,7 @@ def test_totals() -> None:
     bits_each = 9 * LANES * 16
     assert report.memory_bits == dict.fromkeys(("input", "weight", "output", "temp"), bits_each)
     assert report.multipliers == LANES
+    assert report.register_bits == sum(c.register_bits for c in report.calls) > 0
     assert report.macs == 0 and report.utilisation == 0.0
     assert report.futil_bytes == len("component main")
 
@@ -99,11 +100,12 @@ def test_text_is_a_table_with_totals() -> None:
     lines = text.splitlines()
     assert lines[0].split() == [
         *("call", "kernel", "rule", "reads", "writes", "operations"),
-        *("start", "cycles", "use", "mult", "memory", "source"),
+        *("start", "cycles", "use", "mult", "memory", "registers", "source"),
     ]
     first = next(line for line in lines if line.startswith("k0"))
     assert "fixed16.8 3x5" in first and "15 el" in first and "model.py:12 in scale" in first
     assert "added:       k1, because the lanes run over another axis" in lines
+    assert f"registers:   {bits(small_report().register_bits)} in the kernels' pipelines" in lines
     assert "not simulated yet" in text
     assert "2 elements of scale.weight do not fit their format" in text
     assert all(line == line.rstrip() and len(line) <= 160 for line in lines)
@@ -123,7 +125,7 @@ def test_json_holds_every_field() -> None:
     assert sorted(values) == sorted(
         [
             *("accuracy", "calls", "cycles", "futil_bytes", "macs", "memory_bits", "multipliers"),
-            *("saturated_weights", "simulated_cycles", "utilisation"),
+            *("register_bits", "saturated_weights", "simulated_cycles", "utilisation"),
         ]
     )
     assert values["simulated_cycles"] == 7 and values["saturated_weights"] == {"scale.weight": 2}

@@ -79,7 +79,7 @@ class Ladder:
         for name, node in self._floats.items():
             choice = self._precisions.choice(node)
             if name not in widths and name not in self.asked and isinstance(choice, int):
-                found[name] = max(choice, most)
+                found[name] = most if self._precisions.automatic(node) else max(choice, most)
         return found
 
     def step(self, name: str, width: int, by: int) -> int | None:

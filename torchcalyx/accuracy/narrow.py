@@ -24,7 +24,7 @@ from torchcalyx.quantize.scales import NARROW
 
 HALVINGS = 6
 """Steps in which the sum of single errors that may come together is found."""
-EFFORT = 8
+EFFORT = 32
 """Evaluations, in units of `judging.WORK`, for the last bits one by one."""
 MOST = 150
 """Evaluations for them, however small the model."""
