@@ -181,7 +181,7 @@ def dynamic_int8(net: nn.Module) -> nn.Module:
     return found
 
 
-def figures(quick: bool) -> list[Figure]:
+def cosine_figures(quick: bool) -> list[Figure]:
     """All figures, measured. quick: eight bits of the plain spelling only."""
     bert, seen, tests = pretrained()
     plain = Plain(bert).eval()
@@ -214,7 +214,7 @@ def main() -> int:
     except ImportError as error:
         print(MISSING.format(error=error), file=sys.stderr)
         return 3
-    return run(TITLE, figures)
+    return run(TITLE, cosine_figures)
 
 
 if __name__ == "__main__":

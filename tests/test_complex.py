@@ -102,3 +102,17 @@ def test_transforms_in_hardware(name: str) -> None:
     run = hw.simulate(x)
     assert torch.equal(run.outputs, hw.emulate(x)) and run.cycles == hw.cycles
     assert error(run.outputs, function(x)) < 2**-10
+
+
+def test_convolution_of_an_imaginary_image() -> None:
+    torch.manual_seed(4)
+    weight = torch.randn(3, 2, 3, 3)
+
+    class Net(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.conv2d(x * 1j, weight.to(torch.complex64))
+
+    x = torch.randn(1, 2, 6, 6)
+    hw = torchcalyx.compile(Net(), x)
+    got, real = hw.emulate(x), nn.functional.conv2d(x.double() * 1j, weight.to(torch.complex128))
+    assert got.dtype == torch.complex64 and (got - real).abs().max() < 2.0**-8 * real.abs().max()

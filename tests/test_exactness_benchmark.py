@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ def answers(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every compilation gives a program whose result is `result` (an exception is raised)."""
 
     class Program:
+        stages = SimpleNamespace(selection=SimpleNamespace(inputs=[SimpleNamespace(fmt=fixed(16, 8))]))
+
         def emulate(self, *inputs: Tensor) -> Tensor:
             found = result(*inputs)
             assert isinstance(found, Tensor)

@@ -142,10 +142,10 @@ class Selection:
     outputs: tuple[OutputBinding, ...]
     values: tuple[ValueBinding, ...]
     rows: tuple[Row, ...]
-    checks: tuple[IndexCheck, ...] = ()
     weights: Mapping[str, IntArray] = field(hash=False, compare=False, default_factory=dict)
     constants: Mapping[str, Array] = field(hash=False, compare=False, default_factory=dict)
     saturated_weights: Mapping[str, int] = field(hash=False, compare=False, default_factory=dict)
+    checks: tuple[IndexCheck, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""
