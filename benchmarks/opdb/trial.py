@@ -57,7 +57,7 @@ def _trial(sample: Sample, rtl: bool) -> Outcome:
         return Outcome("not applicable", "no tensor among the arguments")
     try:
         eager = sample.module()(*sample.tensors)
-        repeats = _equal(eager, sample.module()(*sample.tensors))
+        repeats = _equal(eager, sample.module()(*sample.tensors)) and _initialised(sample, eager)
     except Exception as error:  # the database also lists what a processor cannot do
         return Outcome("not applicable", "eager raises", _text(error))
     try:
@@ -75,6 +75,21 @@ def _trial(sample: Sample, rtl: bool) -> Outcome:
     if rtl and (fault := _simulated(hw, sample, got)):
         return fault
     return Outcome("right", error=judged.error, cycles=hw.cycles)
+
+
+def _initialised(sample: Sample, eager: Any) -> bool:
+    """Whether no result is memory as it was found: torch can be told to fill that with NaN."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        filled = sample.module()(*sample.tensors)
+    finally:
+        torch.use_deterministic_algorithms(before)
+    pairs = zip(pytree.tree_leaves(eager), pytree.tree_leaves(filled), strict=True)
+    return not any(
+        isinstance(a, torch.Tensor) and a.is_floating_point() and bool((b.isnan() & ~a.isnan()).any())
+        for a, b in pairs
+    )
 
 
 def refusal(error: TorchCalyxError) -> Outcome:
