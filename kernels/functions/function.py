@@ -10,6 +10,7 @@ function is constant the result is that constant.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -134,9 +135,8 @@ def _plan(
     best: Accuracy | None = None
     bits = out.width if significant is None else min(out.width, significant + 1)
     degree = min(multiplications, 2 if bits <= 18 else 4)
-    last = _last_resort(definition)
-    for candidate in chain(
-        plans(definition, x, out, degree, significant), plans(last, x, out, degree, significant)
+    for candidate in chain.from_iterable(
+        plans(form, x, out, degree, significant) for form in _forms(definition)
     ):
         found = _prove(definition, candidate, x, out, significant)
         ordered = (
@@ -155,14 +155,14 @@ def _plan(
     )
 
 
-def _last_resort(definition: Definition) -> Sampled:
-    """The same function as nothing but its values: where scales differ so much that pieces of one length do
-    not do. Its results may step back by a unit in the last place.
+def _forms(definition: Definition) -> Iterator[Definition]:
+    """The function, then, as a last resort, as nothing but its values: where scales differ so much that
+    pieces of one length do not do. Results of the latter may step back by a unit in the last place.
     """
-    if isinstance(definition, Sampled):
-        return definition
-    jump = _cut(definition)
-    return Sampled(definition.exact, splits=at(0.0) if jump is None else at(0.0, jump))
+    yield definition
+    if not isinstance(definition, Sampled):
+        jump = _cut(definition)
+        yield Sampled(definition.exact, splits=at(0.0) if jump is None else at(0.0, jump))
 
 
 def _value(x: Value | NumberFormat) -> Value:

@@ -43,7 +43,6 @@ class Sampled:
     near which f behaves like a power or a logarithm of the distance, in a range. domain: ends between which f
     is real. period: f repeats after it (None: it does not); splits then are those of the first period.
 
-
     Outside the domain f has the value of the nearest end up to `MARGIN`; beyond, and where f is infinite or
     NaN, it is the largest number of the output (with its sign where f has one), which counts as saturated.
     """
@@ -62,14 +61,14 @@ class Sampled:
 
     def inside(self, x: Real) -> Real:
         """f(x) with x limited to the domain."""
-        low, high = self.domain
-        with np.errstate(all="ignore"):
-            y = np.asarray(self.real(np.clip(np.asarray(x, np.float64), low, high)), np.float64)
+        y = self._limited(x)
         return np.where(np.isnan(y), np.inf, y)
 
     def meaning(self, x: Real) -> Real:
         """f(x) as mathematics means it: NaN outside the domain."""
         low, high = self.domain
+        return np.where((x < low) | (x > high), np.nan, self._limited(x))
+
+    def _limited(self, x: Real) -> Real:
         with np.errstate(all="ignore"):
-            y = np.asarray(self.real(np.clip(np.asarray(x, np.float64), low, high)), np.float64)
-        return np.where((x < low) | (x > high), np.nan, y)
+            return np.asarray(self.real(np.clip(np.asarray(x, np.float64), *self.domain)), np.float64)

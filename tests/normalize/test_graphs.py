@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.normalize.models import Function
+from torchcalyx import normalize as normalize_package
 from torchcalyx.capture import capture
 from torchcalyx.ir.graph import Graph, Node, Source
 from torchcalyx.ir.normalform import OPS, verify
 from torchcalyx.ir.reference import reference
-from torchcalyx.normalize import normalize
+from torchcalyx.normalize import LOWERINGS, normalize
 
 X = torch.arange(24.0).reshape(2, 3, 4)
 
@@ -194,3 +196,13 @@ def test_chains_of_slices_and_flips(slices: list[tuple[slice, slice]]) -> None:
     graph = graph_of(forward, x)
     np.testing.assert_array_equal(reference(graph, [x.numpy()])[0], forward(x).numpy())
     assert len(ops(graph)) <= 1
+
+
+def test_every_operator_stands_in_one_table_only() -> None:
+    """A table that comes later would silently hide the row of an earlier one."""
+    found: dict[object, str] = {}
+    for name, module in sorted(vars(normalize_package).items()):
+        for target in getattr(module, "LOWERINGS", {}) if isinstance(module, ModuleType) else {}:
+            assert target not in found, f"{target} stands in {found.get(target)} and in {name}"
+            found[target] = name
+    assert found.keys() == LOWERINGS.keys()

@@ -4,12 +4,11 @@ and rounding carries a value at the end of a range past it. That much is no news
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from torchcalyx.emulate import emulate
 from torchcalyx.host import store_inputs
 from torchcalyx.ir.graph import Array
-from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.options import Options
 from torchcalyx.quantize import Typed
 from torchcalyx.quantize.precision import Precisions
@@ -41,7 +40,5 @@ def expected_excess(
 
 
 def _chosen_by_calibration(typed: Typed, selection: Selection, options: Options) -> list[str]:
-    precisions = Precisions(typed.graph, options)
-    nodes: Mapping[str, object] = typed.graph.by_name
-    given = {n.name for n in typed.graph.nodes if isinstance(precisions.choice(n), NumberFormat)}
-    return [c.name for c in selection.calls if given.isdisjoint(n for n in (c.node, *c.covers) if n in nodes)]
+    given = Precisions(typed.graph, options).given(typed.graph)
+    return [c.name for c in selection.calls if given.keys().isdisjoint((c.node, *c.covers))]

@@ -39,7 +39,7 @@ class Ladder:
         self.automatic = tuple(n for n in self.free if self._precisions.automatic(self._floats[n]))
         self._elements = elements
         self._made: dict[int, Mapping[str, NumberFormat]] = {}
-        self._remembered: Remembered = {}
+        self._remembered = Remembered()
 
     @property
     def graph(self) -> Graph:

@@ -17,6 +17,7 @@ from torchcalyx.ir.graph import Array, Graph
 from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize import MOVES, Typed
+from torchcalyx.quantize.observe import widened
 from torchcalyx.quantize.scales import stored
 from torchcalyx.rules.channels import REACHES
 
@@ -68,7 +69,7 @@ def rounded_shares(typed: Typed, exam: Exam) -> npt.NDArray[np.float64]:
     """Share of the allowed error that each output uses up when stored values are rounded to their formats."""
     edits = {name: stored_as(typed, name) for name in roots(typed)}
     graph = typed.graph
-    fixed: dict[str, Tensor] = {name: _wide(value) for name, value in graph.constants.items()}
+    fixed: dict[str, Tensor] = {name: widened(value) for name, value in graph.constants.items()}
     fixed |= {name: edits[name](value) for name, value in fixed.items() if name in edits}
     marks = exam.marks([_outputs(graph, fixed, edits, sample) for sample in exam.samples])
     return limited([o.share for o in marks] or [0.0])
@@ -85,7 +86,7 @@ def _outputs(
             found[node.name] = fixed[node.name]
             continue
         if node.op == "input":
-            value = _wide(given[node.name])
+            value = widened(given[node.name])
         else:
             value = evaluate(node, [found[a] for a in node.args])
         found[node.name] = edits[node.name](value) if node.name in edits else value
@@ -93,10 +94,6 @@ def _outputs(
             if last_use[name] == index and name not in kept:
                 found.pop(name, None)
     return [found[name] for name in graph.outputs]
-
-
-def _wide(value: Array) -> Tensor:
-    return value.astype(np.float64) if value.dtype.kind == "f" else value
 
 
 def _biases(graph: Graph) -> frozenset[str]:

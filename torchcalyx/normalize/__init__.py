@@ -27,7 +27,6 @@ from torchcalyx.normalize import (
     convolution,
     counts,
     distances,
-    division,
     elementwise,
     fake_quantize,
     functions,
@@ -41,6 +40,7 @@ from torchcalyx.normalize import (
     norms,
     order,
     pooling,
+    powers,
     quantiles,
     reduction,
     resample,
@@ -65,10 +65,10 @@ __all__ = ["LOWERINGS", "PASSES", "normalize"]
 
 LOWERINGS: Mapping[Any, Lowering] = {
     **elementwise.LOWERINGS,
-    **division.LOWERINGS,
     **functions.LOWERINGS,
     **sampled.LOWERINGS,
     **two_variables.LOWERINGS,
+    **powers.LOWERINGS,
     **contraction.LOWERINGS,
     **attention.LOWERINGS,
     **reduction.LOWERINGS,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.builder import Builder, Known, Value, dtype_name, torch_dtype
+from torchcalyx.normalize.elementwise import as_value, common_dtype
 from torchcalyx.normalize.reduction import reduced
 
 aten = torch.ops.aten
@@ -24,8 +25,8 @@ def _count_nonzero(b: Builder, a: Args) -> Result:
 def _is_in(elements: str, tests: str) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
         a.ignore("assume_unique")
-        dtype = torch.result_type(*(_sample(b, a, name) for name in (elements, tests)))
-        x, y = (_as(b, a, name, str(dtype).removeprefix("torch.")) for name in (elements, tests))
+        dtype = common_dtype(a.operand(elements), a.operand(tests))
+        x, y = (as_value(b, a.operand(name), dtype) for name in (elements, tests))
         if x.dtype == "bool":
             x, y = b.cast(x, "uint8"), b.cast(y, "uint8")
         flat = b.view(y, (math.prod(y.shape),))
@@ -36,24 +37,11 @@ def _is_in(elements: str, tests: str) -> Lowering:
     return lower
 
 
-def _as(b: Builder, a: Args, name: str, dtype: str) -> Value:
-    operand = a.operand(name)
-    return b.known(operand, dtype) if isinstance(operand, (bool, int, float)) else b.cast(operand, dtype)
-
-
-def _sample(b: Builder, a: Args, name: str) -> Any:
-    operand = a.operand(name)
-    if isinstance(operand, (bool, int, float)):
-        return operand
-    return torch.empty(operand.shape, dtype=getattr(torch, operand.dtype), device="meta")
-
-
 def _below(b: Builder, sequence: Value, x: Value, right: bool, dtype: str) -> Value:
     """For each element of x[..., K] how many of sequence[..., N] stand before it."""
     if x.dtype != sequence.dtype:
-        common = torch.promote_types(getattr(torch, x.dtype), getattr(torch, sequence.dtype))
-        name = str(common).removeprefix("torch.")
-        x, sequence = b.cast(x, name), b.cast(sequence, name)
+        common = torch.promote_types(torch_dtype(x.dtype), torch_dtype(sequence.dtype))
+        x, sequence = (b.cast(v, dtype_name(common)) for v in (x, sequence))
     wide = b.view(sequence, (*sequence.shape[:-1], 1, sequence.shape[-1]))
     before = b.emit("le" if right else "lt", wide, b.view(x, (*x.shape, 1)))
     return reduced(b, "sum", b.cast(before, dtype), len(before.shape) - 1, False)
@@ -93,7 +81,7 @@ def _parts(b: Builder, flat: Value, bins: int, low: float, high: float) -> tuple
     Equal parts of low .. high, or, where both are the same, of the range of the values: these are compared in
     whole multiples of it, so that a value on an edge lies exactly there.
     """
-    dtype = getattr(torch, flat.dtype)
+    dtype = torch_dtype(flat.dtype)
     numbers = torch.arange(bins + 1, dtype=torch.float64)[:, None]
     if low != high:
         edges = Known((low + numbers / bins * (high - low)).to(dtype))
@@ -127,7 +115,7 @@ def _counted(b: Builder, a: Args) -> Result:
     """torch.histc: elements of each of `bins` equal parts of min .. max, the last one with its end."""
     x, bins, low, high = a.tensor("self"), a["bins"], float(a["min"]), float(a["max"])
     if not math.prod(x.shape):
-        return Known(torch.zeros(a.out.shape, dtype=getattr(torch, x.dtype)))
+        return Known(torch.zeros(a.out.shape, dtype=torch_dtype(x.dtype)))
     flat = _flat(b, x)
     if isinstance(flat, Reject):
         return flat
@@ -164,17 +152,13 @@ def _histogram(b: Builder, a: Args) -> Result:
     return found, b.view(shown, (bins + 1,))
 
 
-def _table(lowering: Lowering, targets: Sequence[Any]) -> dict[Any, Lowering]:
-    return {target: lowering for target in targets}
-
-
 LOWERINGS: Mapping[Any, Lowering] = {
-    **_table(_count_nonzero, (aten.count_nonzero.default, aten.count_nonzero.dim_IntList)),
+    **dict.fromkeys((aten.count_nonzero.default, aten.count_nonzero.dim_IntList), _count_nonzero),
     aten.isin.Tensor_Tensor: _is_in("elements", "test_elements"),
     aten.isin.Tensor_Scalar: _is_in("elements", "test_element"),
     aten.isin.Scalar_Tensor: _is_in("element", "test_elements"),
-    **_table(_search("sorted_sequence", "self"), (aten.searchsorted.Tensor, aten.searchsorted.Scalar)),
-    **_table(_search("boundaries", "self"), (aten.bucketize.Tensor, aten.bucketize.Scalar)),
+    **dict.fromkeys((aten.searchsorted.Tensor, aten.searchsorted.Scalar), _search("sorted_sequence", "self")),
+    **dict.fromkeys((aten.bucketize.Tensor, aten.bucketize.Scalar), _search("boundaries", "self")),
     aten.histc.default: _counted,
-    **_table(_histogram, (aten.histogram.bin_ct, aten.histogram.bins_tensor)),
+    **dict.fromkeys((aten.histogram.bin_ct, aten.histogram.bins_tensor), _histogram),
 }

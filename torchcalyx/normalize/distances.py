@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.builder import Builder, Known, Value, torch_dtype
 from torchcalyx.normalize.reduction import reduced
 from torchcalyx.normalize.sampled import function
 
@@ -59,7 +59,7 @@ def _pdist(b: Builder, a: Args) -> Result:
     x, p = a.tensor("self"), float(a["p"])
     rows = x.shape[0]
     if rows < 2:
-        return Known(torch.zeros(a.out.shape, dtype=getattr(torch, x.dtype)))
+        return Known(torch.zeros(a.out.shape, dtype=torch_dtype(x.dtype)))
     if rows > 64:
         return Reject(f"pdist of {rows} rows; at most 64 become slices, torch.cdist takes any number")
     parts = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -17,8 +16,6 @@ from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value, torch_dtype
 from torchcalyx.normalize.elementwise import as_value, scaled
-
-aten = torch.ops.aten
 
 
 def _divisor(b: Builder, a: Args) -> Known | Reject:
@@ -39,14 +36,6 @@ def _single(known: Known) -> int | float | None:
     return first if bool((known.tensor == first).all()) else None
 
 
-def _true_division(b: Builder, a: Args) -> Result:
-    known = _divisor(b, a)
-    if isinstance(known, Reject):
-        return known
-    x = as_value(b, a.operand("self"), a.out.dtype)
-    return divided(b, x, known, a.out.shape)
-
-
 def divided(b: Builder, x: Value, known: Known, shape: tuple[int, ...]) -> Value:
     """x / known in the dtype of x, broadcast to `shape`."""
     number = _single(known)
@@ -56,13 +45,6 @@ def divided(b: Builder, x: Value, known: Known, shape: tuple[int, ...]) -> Value
     if abs(math.frexp(number)[0]) == 0.5 and math.isfinite(1 / number):
         return b.expand(scaled(b, x, 1 / number), shape)
     return b.expand(b.emit("div_const", x, value=float(number)), shape)
-
-
-def _rounded_division(b: Builder, a: Args) -> Result:
-    mode = a["rounding_mode"]
-    if mode is None:
-        return _true_division(b, a)
-    return _whole_quotient(b, a, mode)
 
 
 def _whole_quotient(b: Builder, a: Args, mode: str) -> Result:
@@ -95,10 +77,6 @@ def _inexact_negative(b: Builder, x: Value, floor: Value, number: int) -> Value:
     return b.cast(b.emit("logical_and", rest, b.emit("lt", floor, zero)), x.dtype)
 
 
-def _floor_divide(b: Builder, a: Args) -> Result:
-    return _whole_quotient(b, a, "floor")
-
-
 def _remainder(b: Builder, a: Args) -> Result:
     operands = _whole_operands(b, a)
     if isinstance(operands, Reject):
@@ -117,16 +95,10 @@ def _fmod(b: Builder, a: Args) -> Result:
     return b.expand(b.emit("sub", rest, scaled(b, step, number)), a.out.shape)
 
 
-LOWERINGS: Mapping[Any, Lowering] = {
-    aten.div.Tensor: _true_division,
-    aten.div.Scalar: _true_division,
-    aten.true_divide.Tensor: _true_division,
-    aten.div.Tensor_mode: _rounded_division,
-    aten.div.Scalar_mode: _rounded_division,
-    aten.floor_divide.default: _floor_divide,
-    aten.floor_divide.Scalar: _floor_divide,
-    aten.remainder.Scalar: _remainder,
-    aten.remainder.Tensor: _remainder,
-    aten.fmod.Scalar: _fmod,
-    aten.fmod.Tensor: _fmod,
+WHOLE: Mapping[str, Lowering] = {
+    "div": lambda b, a: _whole_quotient(b, a, a["rounding_mode"]),
+    "floor_divide": lambda b, a: _whole_quotient(b, a, "floor"),
+    "remainder": _remainder,
+    "fmod": _fmod,
 }
+"""By name of the operator, for results that are integers."""

@@ -174,7 +174,8 @@ def _addcmul(b: Builder, a: Args) -> Result:
     return b.emit("add", x, scaled(b, b.emit("mul", y, z), a["value"]))
 
 
-def _pow(b: Builder, a: Args) -> Result:
+def whole_power(b: Builder, a: Args) -> Result:
+    """A whole power from 0 to 8, by squaring and multiplying."""
     exponent = a.operand("exponent")
     if isinstance(exponent, Known) and exponent.tensor.numel() == 1 and exponent.shape == ():
         exponent = exponent.tensor.item()
@@ -259,7 +260,6 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **_table(_where, aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar),
     **_table(_masked_fill, aten.masked_fill.Scalar, aten.masked_fill.Tensor),
     **_table(_addcmul, aten.addcmul.default),
-    **_table(_pow, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
     **_table(_to_copy, aten._to_copy.default),
     **_table(_copy, aten.copy.default),
     **_table(_same, aten.clone.default, aten.alias.default, aten.detach.default, aten.contiguous.default,

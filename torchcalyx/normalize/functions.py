@@ -8,12 +8,9 @@ from typing import Any
 
 import torch
 
-from torchcalyx.ir.typerules import FLOATS
-from torchcalyx.normalize import division, elementwise
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Ref, Value
-from torchcalyx.normalize.elementwise import as_value, scaled
-from torchcalyx.normalize.reduction import reduced
+from torchcalyx.normalize.builder import Builder, Value
+from torchcalyx.normalize.reduction import averaged
 
 aten = torch.ops.aten
 
@@ -75,54 +72,7 @@ def _soft_margin_loss(b: Builder, a: Args) -> Result:
     margin = b.emit("neg", b.emit("mul", x, target))
     rest = b.emit("log1p", b.emit("exp", b.emit("neg", b.emit("abs", margin))))
     loss = b.emit("add", b.emit("relu", margin), rest)
-    how = ("none", "mean", "sum")[a["reduction"]]
-    return loss if how == "none" else reduced(b, how, loss, None, False)
-
-
-def _pow(b: Builder, a: Args) -> Result:
-    """Whole and half exponents by products, roots and reciprocals; the rest as in `elementwise`."""
-    exponent = a.operand("exponent")
-    if isinstance(exponent, Known) and exponent.shape == ():
-        exponent = exponent.tensor.item()
-    if isinstance(exponent, (Ref, Known)) or a.out.dtype not in FLOATS:
-        return elementwise.LOWERINGS[aten.pow.Tensor_Scalar](b, a)
-    if exponent >= 0 and float(exponent).is_integer():
-        return elementwise.LOWERINGS[aten.pow.Tensor_Scalar](b, a)
-    if not (2.0 * abs(exponent)).is_integer() or abs(exponent) > 8:
-        return Reject(
-            f"no kernel yet for the exponent {exponent}; whole and half numbers from -8 to 8 have one"
-        )
-    x = _x(b, a)
-    whole, half = divmod(abs(exponent), 1)
-    parts = [x] * int(whole)
-    if half:
-        parts.append(b.emit("rsqrt" if exponent == -0.5 else "sqrt", x))
-    result = parts[0]
-    for part in parts[1:]:
-        result = b.emit("mul", result, part)
-    return result if exponent > 0 or exponent == -0.5 else b.emit("reciprocal", result)
-
-
-def _exponential_of_base(b: Builder, a: Args) -> Result:
-    base = float(a["self"])
-    if not base > 0:
-        return Reject(f"a power of the base {base} is not a real function; the base must be positive")
-    x = b.cast(a.tensor("exponent"), a.out.dtype)
-    return b.emit("exp2", scaled(b, x, math.log2(base)))
-
-
-def _quotient(target: Any) -> Lowering:
-    """True division by a computed tensor; anything else as in `division`."""
-
-    def lower(b: Builder, a: Args) -> Result:
-        other = a.operand("other")
-        mode = a.get("rounding_mode", None)
-        if not isinstance(other, Ref) or mode is not None:
-            return division.LOWERINGS[target](b, a)
-        x, y = (as_value(b, a.operand(name), a.out.dtype) for name in ("self", "other"))
-        return b.emit("div", x, y)
-
-    return lower
+    return averaged(b, loss, a["reduction"])
 
 
 def _table(lowering: Lowering, *targets: Any) -> dict[Any, Lowering]:
@@ -147,7 +97,4 @@ LOWERINGS: Mapping[Any, Lowering] = {
     **_table(_softplus, aten.softplus.default),
     **_table(_log_sigmoid, aten.log_sigmoid.default, aten.log_sigmoid_forward.default),
     **_table(_soft_margin_loss, aten.soft_margin_loss.default),
-    **_table(_pow, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
-    **{t: _quotient(t) for t in (aten.div.Tensor, aten.div.Tensor_mode, aten.true_divide.Tensor)},
-    **_table(_exponential_of_base, aten.pow.Scalar),
 }  # fmt: skip

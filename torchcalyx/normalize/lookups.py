@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from torchcalyx.normalize import indexing
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
-from torchcalyx.normalize.places import DATA, addressed, along, limited, on_axis, summed, taken
+from torchcalyx.normalize.fold import emit
+from torchcalyx.normalize.indexing import gathered
+from torchcalyx.normalize.places import DATA, addressed, along, limited, numbers_along, on_axis, taken
 
 aten = torch.ops.aten
 
 
-def known_first(known: Lowering, *names: str) -> Callable[[Lowering], Lowering]:
-    """A lowering for computed indices behind the one for known indices, which makes slices. names: the
-    arguments that hold them.
-    """
-
-    def wrap(lower: Lowering) -> Lowering:
-        def either(b: Builder, a: Args) -> Result:
-            given = [v for n in names for v in (a[n] if isinstance(a[n], (list, tuple)) else [a[n]])]
-            if all(v is None or isinstance(v, Known) for v in given):
-                _check_known(b, a, given)
-                found = known(b, a)
-                if not isinstance(found, Reject):
-                    return found
-            return lower(b, a)
-
-        return either
-
-    return wrap
-
-
-def _check_known(b: Builder, a: Args, given: Sequence[Any]) -> None:
-    """ValueError for a known index outside its axis. Of several indices torch reads negative ones too."""
-    x = a.tensor("self")
-    if "dim" not in a:
-        addressed(b, x, given)
-    elif x.shape:
-        on_axis(b, given[0], x.shape[a["dim"] % len(x.shape)], wrap=False)
-
-
-@known_first(indexing.LOWERINGS[aten.index_select.default], "index")
 def _index_select(b: Builder, a: Args) -> Result:
     x, index = a.tensor("self"), a.tensor("index")
     dim = a["dim"]
@@ -56,7 +27,6 @@ def _index_select(b: Builder, a: Args) -> Result:
     return taken(b, x, b.view(place, along(place, len(x.shape), dim)), dim)
 
 
-@known_first(indexing.LOWERINGS[aten.index.Tensor], "indices")
 def _index(b: Builder, a: Args) -> Result:
     x = a.tensor("self")
     found = addressed(b, x, a["indices"])
@@ -78,17 +48,33 @@ def _masked_index(b: Builder, a: Args) -> Result:
     return b.emit("where", counted, b.view(picked, a.out.shape), b.known(a["fill"], x.dtype))
 
 
-@known_first(indexing.LOWERINGS[aten.gather.default], "index")
 def _gather(b: Builder, a: Args) -> Result:
     a.ignore("sparse_grad")
     x, index = a.tensor("self"), a.tensor("index")
     rank = max(1, len(x.shape))
     dim = a["dim"] % rank
     x, index = (b.view(v, v.shape or (1,)) for v in (x, index))
+    size = x.shape[dim]
+    if isinstance(index, Known):
+        index = on_axis(b, index, size, wrap=False)
+        assert isinstance(index, Known)
+        flat = b.view(x, (math.prod(x.shape),))
+        picked = gathered(b, [flat], 0, flat_places(index.tensor, x.shape, dim))
+        if not isinstance(picked, Reject):
+            return b.view(picked, a.out.shape)
     for axis in range(rank):
         if axis != dim:
             x = b.slice(x, axis, 0, 1, index.shape[axis])
-    return b.view(taken(b, x, on_axis(b, index, x.shape[dim], wrap=False), dim), a.out.shape)
+    return b.view(taken(b, x, on_axis(b, index, size, wrap=False), dim), a.out.shape)
+
+
+def flat_places(index: torch.Tensor, shape: Sequence[int], dim: int) -> list[int]:
+    """Row-major places, in a tensor of that shape, of the elements at known indices along dim."""
+    rank, linear = len(shape), torch.zeros((), dtype=torch.int64)
+    for axis, size in enumerate(shape):
+        own = numbers_along(rank, axis, index.shape[axis]).tensor
+        linear = linear * size + (index if axis == dim else own)
+    return linear.reshape(-1).tolist()
 
 
 def _take(b: Builder, a: Args) -> Result:
@@ -128,10 +114,7 @@ def _masked_scatter(b: Builder, a: Args) -> Result:
     size, given = math.prod(a.out.shape), math.prod(source.shape)
     flags = b.view(mask, (size,))
     number = b.cast(flags, "int64")
-    order = (
-        number.to(number.tensor.cumsum(0)) if isinstance(number, Known) else b.emit("cumsum", number, dim=0)
-    )
-    before = summed(b, order, b.known(-1, "int64"))
+    before = emit(b, "add", emit(b, "cumsum", number, dim=0), b.known(-1, "int64"))
     place = b.emit("where", flags, before, b.known(0, "int64"))
     picked = taken(b, b.view(source, (given,)), on_axis(b, place, given, wrap=False), 0)
     return b.emit("where", mask, b.view(picked, a.out.shape), b.expand(x, a.out.shape))

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.builder import Builder, Known, Ref, Value
 from torchcalyx.normalize.places import everywhere, on_axis, taken, written
-from torchcalyx.normalize.pooling import LOWERINGS as VALUES
-from torchcalyx.normalize.pooling import _adaptive_windows, _axes
+from torchcalyx.normalize.pooling import adaptive, adaptive_windows, max_pool, windows_of
 from torchcalyx.normalize.reduction import reduced
 from torchcalyx.normalize.spatial import each_axis
 
@@ -48,33 +47,37 @@ def _winners(
     return values, b.view(where, shape)
 
 
-def _max_pool(rank: int, target: Any) -> Lowering:
+def _max_pool(rank: int) -> Lowering:
+    pooled = max_pool(rank)
+
     def lower(b: Builder, a: Args) -> Result:
-        values = VALUES[target](b, a)
-        assert isinstance(values, tuple) and a.outs[0] is not None
+        values = pooled(b, a)
+        assert isinstance(values, (Ref, Known)) and a.outs[0] is not None
         windows = []
-        for axis in _axes(a, "self", rank):
+        for axis in windows_of(a, "self", rank):
             starts = [i * axis.stride - axis.padding for i in range(axis.count)]
             spans = [range(s, s + axis.dilation * axis.kernel, axis.dilation) for s in starts]
             windows.append([[i for i in span if 0 <= i < axis.size] for span in spans])
-        return values[0], _winners(b, a.tensor("self"), rank, windows, a.outs[0].shape)[1]
+        return values, _winners(b, a.tensor("self"), rank, windows, a.outs[0].shape)[1]
 
     return lower
 
 
-def _adaptive(rank: int, target: Any) -> Lowering:
+def _adaptive(rank: int) -> Lowering:
+    pooled = adaptive(rank, "max_pool")
+
     def lower(b: Builder, a: Args) -> Result:
-        values = VALUES[target](b, a)
+        values = pooled(b, a)
         x = a.tensor("self")
         counts = each_axis(a["output_size"], rank)
         sizes = x.shape[len(x.shape) - rank :]
         windows = [
-            [list(range(*span)) for span in _adaptive_windows(n, m)]
+            [list(range(*span)) for span in adaptive_windows(n, m)]
             for n, m in zip(sizes, counts, strict=True)
         ]
         assert a.outs[0] is not None
         found = _winners(b, x, rank, windows, a.outs[0].shape)
-        return (values[0] if isinstance(values, tuple) and values[0] else found[0]), found[1]
+        return (values if isinstance(values, (Ref, Known)) else found[0]), found[1]
 
     return lower
 
@@ -137,8 +140,8 @@ _POOLS = (aten.max_pool1d_with_indices, aten.max_pool2d_with_indices, aten.max_p
 _ADAPTIVE = (aten.adaptive_max_pool1d, aten.adaptive_max_pool2d, aten.adaptive_max_pool3d)
 
 LOWERINGS: Mapping[Any, Lowering] = {
-    **{op.default: _max_pool(rank, op.default) for rank, op in enumerate(_POOLS, 1)},
-    **{op.default: _adaptive(rank, op.default) for rank, op in enumerate(_ADAPTIVE, 1)},
+    **{op.default: _max_pool(rank) for rank, op in enumerate(_POOLS, 1)},
+    **{op.default: _adaptive(rank) for rank, op in enumerate(_ADAPTIVE, 1)},
     aten.fractional_max_pool2d.default: _fractional(2),
     aten.fractional_max_pool3d.default: _fractional(3),
     aten.max_unpool2d.default: _unpool(2),

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from torchcalyx.ir.typerules import FLOATS
-from torchcalyx.normalize import indexing
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import as_value, scaled
-from torchcalyx.normalize.lookups import known_first, strided
+from torchcalyx.normalize.indexing import overwritten
+from torchcalyx.normalize.lookups import strided
 from torchcalyx.normalize.places import DATA, addressed, along, everywhere, limited, on_axis, written
 from torchcalyx.normalize.reduction import reduced
 
@@ -74,7 +74,6 @@ def _products(
     return b.emit("where", touched, result, base)
 
 
-@known_first(indexing.LOWERINGS[aten.index_put.default], "indices")
 def _index_put(b: Builder, a: Args) -> Result:
     x, values, adds = a.tensor("self"), b.cast(a.tensor("values"), a.out.dtype), a["accumulate"]
     given = a["indices"]
@@ -89,8 +88,22 @@ def _index_put(b: Builder, a: Args) -> Result:
     source = b.expand(values, (*before, *found.index.shape, *after))
     source = b.view(source, (*before, math.prod(found.index.shape), *after))
     index = b.view(found.index, found.listed)
-    result = written(b, flat, index, source, place, "add" if adds else "set")
+    if adds:
+        result = written(b, flat, index, source, place, "add")
+    else:
+        result = _replaced(b, flat, index, source, place)
     return found.apart(b, result, x.shape)
+
+
+def _replaced(b: Builder, base: Value, index: Value, source: Value, dim: int) -> Value:
+    """base with source in place of its elements: by slices where all places are known and differ."""
+    if isinstance(index, Known):
+        places = index.tensor.reshape(-1).tolist()
+        if len(set(places)) == len(places):
+            found = overwritten(b, base, source, dim, places)
+            if not isinstance(found, Reject):
+                return found
+    return written(b, base, index, source, dim, "set")
 
 
 def _masked_put(b: Builder, x: Value, given: Any, values: Value, adds: bool) -> Result:

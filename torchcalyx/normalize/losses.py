@@ -14,25 +14,12 @@ import torch
 
 from torchcalyx.ir.typerules import FLOATS
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.builder import Builder, Known, Value, torch_dtype
 from torchcalyx.normalize.elementwise import scaled
-from torchcalyx.normalize.places import on_axis
-from torchcalyx.normalize.reduction import reduced
+from torchcalyx.normalize.places import numbers_along, on_axis
+from torchcalyx.normalize.reduction import REDUCTIONS, averaged, reduced
 
 aten = torch.ops.aten
-
-REDUCTIONS = ("none", "mean", "sum")
-
-
-def averaged(b: Builder, loss: Value, reduction: int) -> Value:
-    """A loss as it is, its mean or its sum."""
-    how = REDUCTIONS[reduction]
-    return loss if how == "none" else reduced(b, how, loss, None, False)
-
-
-def _indices(count: int, rank: int, dim: int) -> Known:
-    """0 .. count - 1 along dim of a tensor of that rank."""
-    return Known(torch.arange(count).reshape([-1 if d == dim else 1 for d in range(rank)]))
 
 
 def _chosen(b: Builder, mask: Value, values: Value, dim: int) -> Value:
@@ -44,7 +31,7 @@ def _class_mask(b: Builder, target: Value, count: int, dim: int) -> Value:
     """target[N, *S] against the classes: [N, C, *S] with C at dim. A call with another number is an error."""
     place = on_axis(b, target, count, wrap=False)
     apart = b.view(b.cast(place, "int64"), (*target.shape[:dim], 1, *target.shape[dim:]))
-    return b.emit("eq", apart, _indices(count, len(target.shape) + 1, dim))
+    return b.emit("eq", apart, numbers_along(len(target.shape) + 1, dim, count))
 
 
 def _picked(
@@ -77,7 +64,7 @@ def _per_weight(b: Builder, loss: Value, factors: Value, reduction: int) -> tupl
     """A loss reduced, its mean one for each unit of weight; and the sum of the weights."""
     how = REDUCTIONS[reduction]
     if how == "none":
-        return loss, Known(torch.zeros((), dtype=getattr(torch, loss.dtype)))
+        return loss, Known(torch.zeros((), dtype=torch_dtype(loss.dtype)))
     total, counted = (reduced(b, "sum", v, None, False) for v in (loss, factors))
     return (b.emit("div", total, counted) if how == "mean" else total), counted
 
@@ -124,7 +111,7 @@ def _multilabel_margin(b: Builder, a: Args) -> Result:
     valid = b.emit("ge", least, b.known(0, "int64"))
     target = on_axis(b, b.emit("where", valid, target, b.known(0, "int64")), classes, wrap=False)
     target, counts = b.cast(target, "int64"), b.view(valid, (rows, classes, 1))
-    names = b.emit("eq", b.view(target, (rows, classes, 1)), _indices(classes, 3, 2))
+    names = b.emit("eq", b.view(target, (rows, classes, 1)), numbers_along(3, 2, classes))
     names = b.emit("logical_and", names, counts)  # [row, label, class]
     is_target = reduced(b, "any", names, 1, False)
     flat = b.view(x, (rows, 1, classes))

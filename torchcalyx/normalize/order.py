@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
+from torchcalyx.normalize.places import numbers_along
 from torchcalyx.normalize.reduction import reduced
 
 aten = torch.ops.aten
@@ -95,16 +96,11 @@ def _running(op: str) -> Lowering:
         dim %= len(x.shape)
         numbers = b.cast(x, "uint8") if x.dtype == "bool" else x
         best = b.emit(op, numbers, dim=dim)
-        places = _along(torch.arange(x.shape[dim]), len(x.shape), dim)
-        reached = b.emit("where", b.emit("eq", numbers, best), Known(places), b.known(0, "int64"))
+        places = numbers_along(len(x.shape), dim, x.shape[dim])
+        reached = b.emit("where", b.emit("eq", numbers, best), places, b.known(0, "int64"))
         return b.cast(best, x.dtype), b.emit("cummax", reached, dim=dim)
 
     return lower
-
-
-def _along(values: torch.Tensor, rank: int, dim: int) -> torch.Tensor:
-    """A row as a tensor of a rank, along dim."""
-    return values.reshape([-1 if d == dim else 1 for d in range(rank)])
 
 
 def _mode(b: Builder, a: Args) -> Result:
@@ -121,32 +117,28 @@ def _mode(b: Builder, a: Args) -> Result:
     size = x.shape[dim]
     numbers = b.cast(elements, "uint8") if x.dtype == "bool" else elements
     fresh = b.emit("ne", b.slice(numbers, dim, 1, 1, size - 1), b.slice(numbers, dim, 0, 1, size - 1))
-    places = b.emit("where", fresh, Known(_along(torch.arange(1, size), rank, dim)), b.known(0, "int64"))
+    places = b.emit("where", fresh, numbers_along(rank, dim, size, 1), b.known(0, "int64"))
     begins = b.emit("cummax", places, dim=dim)  # of the run, for all elements but the first
-    runs = b.emit("sub", Known(_along(torch.arange(1, size), rank, dim)), begins)
+    runs = b.emit("sub", numbers_along(rank, dim, size, 1), begins)
     first = [1 if d == dim else n for d, n in enumerate(x.shape)]
     lengths = b.cat([Known(torch.zeros(first, dtype=torch.int64)), runs], dim)
     longest = b.emit("eq", lengths, reduced(b, "amax", lengths, dim, True))
     greatest = b.slice(numbers, dim, size - 1, 1, 1)
     found = reduced(b, "amin", b.emit("where", longest, numbers, greatest), dim, keepdim)
     place = b.emit("argmax", lengths, dim=dim, keepdim=True)
-    here = b.emit("eq", Known(_along(torch.arange(size), rank, dim)), place)
+    here = b.emit("eq", numbers_along(rank, dim, size), place)
     kept = b.emit("where", here, indices, b.known(0, "int64"))
     return b.cast(found, x.dtype), reduced(b, "sum", kept, dim, keepdim)
 
 
-def _table(lowering: Lowering, targets: Sequence[Any]) -> dict[Any, Lowering]:
-    return {target: lowering for target in targets}
-
-
 LOWERINGS: Mapping[Any, Lowering] = {
-    **_table(_sort, (aten.sort.default, aten.sort.stable)),
-    **_table(_argsort, (aten.argsort.default, aten.argsort.stable)),
+    **dict.fromkeys((aten.sort.default, aten.sort.stable), _sort),
+    **dict.fromkeys((aten.argsort.default, aten.argsort.stable), _argsort),
     aten.msort.default: _msort,
     aten.topk.default: _topk,
     aten.kthvalue.default: _kth_value,
-    **_table(_median, (aten.median.dim, aten.nanmedian.dim)),
-    **_table(_median_of_all, (aten.median.default, aten.nanmedian.default)),
+    **dict.fromkeys((aten.median.dim, aten.nanmedian.dim), _median),
+    **dict.fromkeys((aten.median.default, aten.nanmedian.default), _median_of_all),
     aten.cummax.default: _running("cummax"),
     aten.cummin.default: _running("cummin"),
     aten.mode.default: _mode,

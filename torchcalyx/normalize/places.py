@@ -13,6 +13,7 @@ from torchcalyx.ir.lookups import check_index
 from torchcalyx.normalize.args import Reject
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import scaled
+from torchcalyx.normalize.fold import emit
 from torchcalyx.normalize.indexing import gathered
 
 DATA = Reject(
@@ -34,11 +35,9 @@ def on_axis(b: Builder, index: Value, size: int, wrap: bool) -> Value:
     return index.to(values % size)
 
 
-def summed(b: Builder, x: Value, y: Value) -> Value:
-    """x + y."""
-    if isinstance(x, Known) and isinstance(y, Known):
-        return x.to(x.tensor + y.tensor)
-    return b.emit("add", x, y)
+def numbers_along(rank: int, dim: int, stop: int, start: int = 0) -> Known:
+    """start .. stop - 1 along dim of a tensor of that rank."""
+    return Known(torch.arange(start, stop).reshape([-1 if d == dim else 1 for d in range(rank)]))
 
 
 def along(index: Value, rank: int, dim: int) -> list[int]:
@@ -121,7 +120,7 @@ def addressed(b: Builder, x: Value, given: Sequence[Any]) -> Addressed | Reject:
         index = indices[axis]
         assert index is not None
         own = on_axis(b, index, x.shape[axis], wrap=True)
-        linear = own if linear is None else summed(b, scaled(b, linear, x.shape[axis]), own)
+        linear = own if linear is None else emit(b, "add", scaled(b, linear, x.shape[axis]), own)
     assert linear is not None
     together = axes == list(range(axes[0], axes[0] + len(axes)))
     place = axes[0] if together else 0

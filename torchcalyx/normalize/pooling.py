@@ -17,8 +17,6 @@ from torchcalyx.normalize.spatial import batched, each_axis
 
 aten = torch.ops.aten
 
-_NO_INDICES = Reject("no kernel yet for the indices of a maximum pooling, only for its values")
-
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
@@ -54,7 +52,8 @@ class _Axis:
         return [min(start + self.kernel, high) - max(start, low) for start in starts]
 
 
-def _axes(a: Args, name: str, axes: int) -> list[_Axis]:
+def windows_of(a: Args, name: str, axes: int) -> list[_Axis]:
+    """The windows along each spatial axis, by the arguments of a pooling."""
     spatial = a.tensor(name).shape[-axes:]
     kernel = each_axis(a["kernel_size"], axes)
     stride = each_axis(a["stride"], axes) if a["stride"] not in ([], ()) else kernel
@@ -73,19 +72,20 @@ def _attrs(axes: Sequence[_Axis]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _max_pool(rank: int, indices: bool = False) -> Lowering:
+def max_pool(rank: int) -> Lowering:
+    """Greatest of each window."""
+
     def lower(b: Builder, a: Args) -> Result:
-        axes = _axes(a, "self", rank)
+        axes = windows_of(a, "self", rank)
         attrs = {**_attrs(axes), "dilation": tuple(x.dilation for x in axes)}
-        result = batched(b, a, "self", rank, lambda x: b.emit("max_pool", x, **attrs))
-        return (result, _NO_INDICES) if indices else result
+        return batched(b, a, "self", rank, lambda x: b.emit("max_pool", x, **attrs))
 
     return lower
 
 
 def _avg_pool(rank: int) -> Lowering:
     def lower(b: Builder, a: Args) -> Result:
-        axes, override = _axes(a, "self", rank), a.get("divisor_override", None)
+        axes, override = windows_of(a, "self", rank), a.get("divisor_override", None)
         include = a["count_include_pad"]
         attrs = _attrs(axes)
 
@@ -111,7 +111,7 @@ def _averaged(b: Builder, total: Ref, counts: Sequence[Sequence[int]], override:
 # ------------------------------------------------------------
 
 
-def _adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
+def adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
     """First element of each window and the one behind its last, as torch cuts an axis into windows."""
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
@@ -136,12 +136,14 @@ def _laid_out(
     return found if isinstance(found, Reject) else (found, kernel, kernel)
 
 
-def _adaptive(rank: int, op: str, indices: bool = False) -> Lowering:
+def adaptive(rank: int, op: str) -> Lowering:
+    """Windows that cut each axis into a given number of parts."""
+
     def lower(b: Builder, a: Args) -> Result:
         counts = each_axis(a["output_size"], rank)
         given = a.tensor("self")
         x: Value = given if len(given.shape) == rank + 2 else b.view(given, (1, *given.shape))
-        windows = [_adaptive_windows(n, m) for n, m in zip(x.shape[2:], counts, strict=True)]
+        windows = [adaptive_windows(n, m) for n, m in zip(x.shape[2:], counts, strict=True)]
         kernel, stride = [], []
         for axis, spans in enumerate(windows, 2):
             shape = [1 if i == axis else n for i, n in enumerate(x.shape)]
@@ -155,8 +157,7 @@ def _adaptive(rank: int, op: str, indices: bool = False) -> Lowering:
         none = (0,) * rank
         attrs = {"kernel": tuple(kernel), "stride": tuple(stride), "before": none, "after": none}
         result = _adaptive_result(b, op, x, attrs, windows)
-        result = b.view(result, a.outs[0].shape if a.outs[0] else result.shape)
-        return (result, _NO_INDICES) if indices else result
+        return b.view(result, a.outs[0].shape if a.outs[0] else result.shape)
 
     return lower
 
@@ -176,21 +177,15 @@ def _adaptive_result(
 
 
 LOWERINGS: Mapping[Any, Lowering] = {
-    aten.max_pool1d.default: _max_pool(1),
-    aten.max_pool2d.default: _max_pool(2),
-    aten.max_pool3d.default: _max_pool(3),
-    aten.max_pool1d_with_indices.default: _max_pool(1, indices=True),
-    aten.max_pool2d_with_indices.default: _max_pool(2, indices=True),
-    aten.max_pool3d_with_indices.default: _max_pool(3, indices=True),
+    aten.max_pool1d.default: max_pool(1),
+    aten.max_pool2d.default: max_pool(2),
+    aten.max_pool3d.default: max_pool(3),
     aten.avg_pool1d.default: _avg_pool(1),
     aten.avg_pool2d.default: _avg_pool(2),
     aten.avg_pool3d.default: _avg_pool(3),
-    aten.adaptive_avg_pool1d.default: _adaptive(1, "sum_pool"),
-    aten.adaptive_avg_pool2d.default: _adaptive(2, "sum_pool"),
-    aten._adaptive_avg_pool2d.default: _adaptive(2, "sum_pool"),
-    aten.adaptive_avg_pool3d.default: _adaptive(3, "sum_pool"),
-    aten._adaptive_avg_pool3d.default: _adaptive(3, "sum_pool"),
-    aten.adaptive_max_pool1d.default: _adaptive(1, "max_pool", indices=True),
-    aten.adaptive_max_pool2d.default: _adaptive(2, "max_pool", indices=True),
-    aten.adaptive_max_pool3d.default: _adaptive(3, "max_pool", indices=True),
+    aten.adaptive_avg_pool1d.default: adaptive(1, "sum_pool"),
+    aten.adaptive_avg_pool2d.default: adaptive(2, "sum_pool"),
+    aten._adaptive_avg_pool2d.default: adaptive(2, "sum_pool"),
+    aten.adaptive_avg_pool3d.default: adaptive(3, "sum_pool"),
+    aten._adaptive_avg_pool3d.default: adaptive(3, "sum_pool"),
 }

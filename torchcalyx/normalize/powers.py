@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from torchcalyx.ir.typerules import FLOATS
-from torchcalyx.normalize import functions
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
-from torchcalyx.normalize.elementwise import as_value, scaled
+from torchcalyx.normalize.elementwise import as_value, scaled, whole_power
 from torchcalyx.normalize.fold import emit
 from torchcalyx.normalize.quotients import truncated
 from torchcalyx.normalize.sampled import constant, function
@@ -25,34 +24,47 @@ PRODUCTS = 8
 """Whole and half exponents up to this become products and roots."""
 
 
-def _power(target: Any) -> Lowering:
-    def lower(b: Builder, a: Args) -> Result:
-        if a.out.dtype not in FLOATS:
-            return functions.LOWERINGS[target](b, a)
-        exponent = constant(a, "exponent")
-        if exponent is None:
-            base = constant(a, "self")
-            if base is not None and 0 < base < math.inf:
-                y = as_value(b, a.operand("exponent"), a.out.dtype)
-                return b.expand(emit(b, "exp2", scaled(b, y, math.log2(base))), a.out.shape)
-            return _computed(b, as_value(b, a.operand("self"), a.out.dtype), a)
-        if not math.isfinite(exponent):
-            return Reject(f"the exponent {exponent} has no finite power")
-        given = a.operand("exponent")
-        scalar = not isinstance(given, Known) or given.shape == ()
-        if scalar and (2.0 * exponent).is_integer() and abs(exponent) <= PRODUCTS:
-            return functions.LOWERINGS[target](b, a)
-        x = as_value(b, a.operand("self"), a.out.dtype)
-        return b.expand(function(b, "power", x, exponent), a.out.shape)
+def _power(b: Builder, a: Args) -> Result:
+    if a.out.dtype not in FLOATS:
+        return whole_power(b, a)
+    exponent = constant(a, "exponent")
+    if exponent is None:
+        base = constant(a, "self")
+        if base is not None and 0 < base < math.inf:
+            return _of_number(b, a, base)
+        return _computed(b, as_value(b, a.operand("self"), a.out.dtype), a)
+    if not math.isfinite(exponent):
+        return Reject(f"the exponent {exponent} has no finite power")
+    given = a.operand("exponent")
+    scalar = not isinstance(given, Known) or given.shape == ()
+    if scalar and (2.0 * exponent).is_integer() and abs(exponent) <= PRODUCTS:
+        return whole_power(b, a) if exponent >= 0 and exponent.is_integer() else _of_roots(b, a, exponent)
+    x = as_value(b, a.operand("self"), a.out.dtype)
+    return b.expand(function(b, "power", x, exponent), a.out.shape)
 
-    return lower
+
+def _of_roots(b: Builder, a: Args, exponent: float) -> Value:
+    """Half and negative whole exponents by products, a root and a reciprocal."""
+    x = b.cast(a.tensor("self"), a.out.dtype)
+    whole, half = divmod(abs(exponent), 1)
+    parts = [x] * int(whole)
+    if half:
+        parts.append(b.emit("rsqrt" if exponent == -0.5 else "sqrt", x))
+    result = parts[0]
+    for part in parts[1:]:
+        result = b.emit("mul", result, part)
+    return result if exponent > 0 or exponent == -0.5 else b.emit("reciprocal", result)
 
 
 def _of_base(b: Builder, a: Args) -> Result:
     base = float(a["self"])
-    if base > 0:
-        return functions.LOWERINGS[aten.pow.Scalar](b, a)
-    return _computed(b, b.known(base, a.out.dtype), a)
+    return _of_number(b, a, base) if base > 0 else _computed(b, b.known(base, a.out.dtype), a)
+
+
+def _of_number(b: Builder, a: Args, base: float) -> Value:
+    """A positive number to the powers of a tensor."""
+    exponent = as_value(b, a.operand("exponent"), a.out.dtype)
+    return b.expand(emit(b, "exp2", scaled(b, exponent, math.log2(base))), a.out.shape)
 
 
 def _computed(b: Builder, x: Value, a: Args) -> Result:
@@ -83,7 +95,7 @@ def _wholeness(b: Builder, y: Value) -> tuple[Value, Value]:
 
 
 LOWERINGS: Mapping[Any, Lowering] = {
-    aten.pow.Tensor_Scalar: _power(aten.pow.Tensor_Scalar),
-    aten.pow.Tensor_Tensor: _power(aten.pow.Tensor_Tensor),
+    aten.pow.Tensor_Scalar: _power,
+    aten.pow.Tensor_Tensor: _power,
     aten.pow.Scalar: _of_base,
 }

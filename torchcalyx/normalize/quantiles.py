@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
-from torchcalyx.normalize.builder import Builder, Known, Ref, Value
+from torchcalyx.normalize.builder import Builder, Known, Ref, Value, torch_dtype
 from torchcalyx.normalize.order import in_order
 from torchcalyx.normalize.reduction import reduced
 
@@ -69,18 +69,14 @@ def _weighted(b: Builder, elements: Value, dim: int, q: Value) -> Value:
     rows = b.transpose(elements, dim, -1)
     count = math.prod(q.shape)
     place = b.emit("mul", b.view(q, (count, *[1] * rank)), b.known(size - 1, elements.dtype))
-    here = Known(torch.arange(size, dtype=getattr(torch, elements.dtype)))
+    here = Known(torch.arange(size, dtype=torch_dtype(elements.dtype)))
     distance = b.emit("abs", b.emit("sub", place, here))
     weight = b.emit("relu", b.emit("sub", b.known(1, elements.dtype), distance))
     found = reduced(b, "sum", b.emit("mul", b.view(rows, (1, *rows.shape)), weight), rank, True)
     return b.transpose(found, dim + 1, -1)
 
 
-def _table(lowering: Lowering, targets: Sequence[Any]) -> dict[Any, Lowering]:
-    return {target: lowering for target in targets}
-
-
 LOWERINGS: Mapping[Any, Lowering] = {
-    **_table(_quantile, (aten.quantile.default, aten.quantile.scalar)),
-    **_table(_quantile, (aten.nanquantile.default, aten.nanquantile.scalar)),
+    **dict.fromkeys((aten.quantile.default, aten.quantile.scalar), _quantile),
+    **dict.fromkeys((aten.nanquantile.default, aten.nanquantile.scalar), _quantile),
 }

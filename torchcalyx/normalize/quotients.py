@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from torchcalyx.normalize import division
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Ref, Value
@@ -23,14 +25,7 @@ def quotient(b: Builder, x: Value, y: Value) -> Value:
         return emit(b, "div", x, y)
     if bool((y.tensor == 0).any()):
         raise ValueError(_ZERO)
-    return division.divided(b, x, y, torch_broadcast(x, y))
-
-
-def torch_broadcast(x: Value, y: Value) -> tuple[int, ...]:
-    """The shape of an operation of both."""
-    rank = max(len(x.shape), len(y.shape))
-    both = [((1,) * (rank - len(s)) + s) for s in (x.shape, y.shape)]
-    return tuple(n if m == 1 else m for n, m in zip(*both, strict=True))
+    return division.divided(b, x, y, np.broadcast_shapes(x.shape, y.shape))
 
 
 def truncated(b: Builder, x: Value) -> Value:
@@ -112,10 +107,11 @@ def _rounded(b: Builder, a: Args) -> Result:
     return _whole(b, a, str(mode))
 
 
-LOWERINGS: Mapping[str, Lowering] = {
+REAL: Mapping[str, Lowering] = {
     "fmod": _fmod,
     "remainder": _remainder,
     "div": _rounded,
+    "true_divide": _rounded,
     "floor_divide": lambda b, a: _whole(b, a, "floor"),
 }
 """By name of the operator, for results of floating point."""

@@ -13,6 +13,9 @@ from torchcalyx.normalize.division import divided
 
 aten = torch.ops.aten
 
+REDUCTIONS = ("none", "mean", "sum")
+"""Of losses, by torch's number."""
+
 _ON_BOOL = {"amax": "any", "amin": "all"}
 _OF_BOOL = {"sum": "any", "prod": "all"}  # with dtype=torch.bool
 
@@ -146,6 +149,12 @@ def _difference(b: Builder, a: Args) -> Result:
         op = "logical_xor" if x.dtype == "bool" else "sub"
         x = b.emit(op, b.slice(x, dim, 1, 1, size), b.slice(x, dim, 0, 1, size))
     return x
+
+
+def averaged(b: Builder, loss: Value, reduction: int) -> Value:
+    """A loss as it is, its mean or its sum, by torch's number of the reduction."""
+    how = REDUCTIONS[reduction]
+    return loss if how == "none" else reduced(b, how, loss, None, False)
 
 
 LOWERINGS: Mapping[Any, Lowering] = {

@@ -101,19 +101,21 @@ _POLYNOMIALS = (
 )  # fmt: skip
 
 
-def _overloads(name: str) -> list[Any]:
-    packet = getattr(aten, name)
-    return [getattr(packet, k) for k in packet.overloads() if not k.endswith("out")]
+def overloads(*names: str) -> list[Any]:
+    """Every overload of some operators that takes tensors and makes its result itself."""
+    packets = [getattr(aten, name) for name in names]
+    found = [getattr(p, k) for p in packets for k in p.overloads() if "out" not in k.lower()]
+    return [o for o in found if any(str(v.type) == "Tensor" for v in o._schema.arguments)]
 
 
 LOWERINGS: Mapping[Any, Lowering] = {
     **{getattr(aten, op).default: _sampled(name, "x" if op in _X else "self") for op, name in _NAMES.items()},
     **{
-        o: _polynomial(f"{op.replace('_polynomial', '')}")
+        o: _polynomial(op.replace("_polynomial", ""))
         for op in _POLYNOMIALS
-        for o in _overloads(f"special_{op}")
+        for o in overloads(f"special_{op}")
     },
-    **{o: _zeta for o in _overloads("special_zeta")},
+    **{o: _zeta for o in overloads("special_zeta")},
     aten.polygamma.default: _polygamma,
     aten.special_polygamma.default: _polygamma,
     aten.digamma.default: _digamma,

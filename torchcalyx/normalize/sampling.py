@@ -14,7 +14,8 @@ from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Value
 from torchcalyx.normalize.division import divided
 from torchcalyx.normalize.elementwise import scaled
-from torchcalyx.normalize.places import summed, taken
+from torchcalyx.normalize.fold import emit
+from torchcalyx.normalize.places import taken
 
 aten = torch.ops.aten
 
@@ -89,7 +90,7 @@ def _linear_taps(b: Builder, at: Value) -> list[_Tap]:
     first = _floor(b, at)
     above = b.emit("sub", at, b.cast(first, at.dtype))
     below = b.emit("sub", b.known(1.0, at.dtype), above)
-    return [_Tap(first, below), _Tap(summed(b, first, b.known(1, "int64")), above)]
+    return [_Tap(first, below), _Tap(emit(b, "add", first, b.known(1, "int64")), above)]
 
 
 def _cubic_taps(b: Builder, at: Value) -> list[_Tap]:
@@ -171,7 +172,7 @@ def _term(b: Builder, flat: Value, taps: Sequence[_Tap], sizes: Sequence[int], z
     index: Value | None = None
     for tap, size in zip(taps, sizes, strict=True):
         own = _clamped(b, tap.index, 0, size - 1)
-        index = own if index is None else summed(b, scaled(b, index, size), own)
+        index = own if index is None else emit(b, "add", scaled(b, index, size), own)
     assert index is not None
     value = taken(b, flat, index, 2)
     inside = _combine(

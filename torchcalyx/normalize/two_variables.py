@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from torchcalyx.ir.typerules import FLOATS
-from torchcalyx.normalize import division, powers, quotients
+from torchcalyx.normalize import division, quotients
 from torchcalyx.normalize.args import Args, Lowering, Reject, Result
 from torchcalyx.normalize.builder import Builder, Known, Value
 from torchcalyx.normalize.elementwise import as_value, scaled
 from torchcalyx.normalize.fold import emit
-from torchcalyx.normalize.sampled import function
+from torchcalyx.normalize.sampled import function, overloads
 
 aten = torch.ops.aten
 
@@ -136,18 +136,14 @@ def _logit_backward(b: Builder, a: Args) -> Result:
     return emit(b, "where", outside, b.known(0, x.dtype), slope)
 
 
-def _floats(lowering: Lowering, otherwise: Mapping[Any, Lowering], target: Any) -> Lowering:
-    """The lowering for results of floating point, another one for integers."""
+def _divisions(name: str) -> Lowering:
+    """Of real numbers as in `quotients`, of integers as in `division`."""
 
     def lower(b: Builder, a: Args) -> Result:
-        return (lowering if a.out.dtype in FLOATS else otherwise[target])(b, a)
+        table = quotients.REAL if a.out.dtype in FLOATS else division.WHOLE
+        return table[name](b, a)
 
     return lower
-
-
-def _overloads(*names: str) -> list[Any]:
-    packets = [getattr(aten, name) for name in names]
-    return [getattr(p, k) for p in packets for k in p.overloads() if "out" not in k.lower()]
 
 
 LOWERINGS: Mapping[Any, Lowering] = {
@@ -155,20 +151,14 @@ LOWERINGS: Mapping[Any, Lowering] = {
     aten.hypot.default: _hypot,
     aten.logaddexp.default: _log_add(math.e),
     aten.logaddexp2.default: _log_add(2.0),
-    **dict.fromkeys(_overloads("xlogy", "special_xlogy"), _times_log("log")),
-    **dict.fromkeys(_overloads("special_xlog1py"), _times_log("log1p")),
-    **dict.fromkeys(_overloads("copysign"), _copysign),
+    **dict.fromkeys(overloads("xlogy", "special_xlogy"), _times_log("log")),
+    **dict.fromkeys(overloads("special_xlog1py"), _times_log("log1p")),
+    **dict.fromkeys(overloads("copysign"), _copysign),
     aten.addcdiv.default: _addcdiv,
     **dict.fromkeys((aten.lerp.Scalar, aten.lerp.Tensor), _lerp),
     aten.angle.default: _angle,
     aten.nextafter.default: _nextafter,
     aten.softplus_backward.default: _softplus_backward,
     aten.logit_backward.default: _logit_backward,
-    **{
-        target: _floats(lowering, division.LOWERINGS, target)
-        for name, lowering in quotients.LOWERINGS.items()
-        for target in _overloads(name)
-        if target in division.LOWERINGS
-    },
-    **powers.LOWERINGS,
+    **{o: _divisions(name) for name in quotients.REAL for o in overloads(name)},
 }

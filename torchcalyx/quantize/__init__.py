@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from torchcalyx.errors import UnsupportedOpError
 from torchcalyx.ir.graph import Array, Graph, Node
@@ -18,7 +19,7 @@ from torchcalyx.ir.ranges import Interval, dtype_interval, interval
 from torchcalyx.kernels.arith.numerics import BOOL, NumberFormat, bits_for_range, integer, product
 from torchcalyx.options import Options
 from torchcalyx.quantize.channels import channel_fracs
-from torchcalyx.quantize.equalise import Remembered, balanced
+from torchcalyx.quantize.equalise import AlikeByNodes, balanced
 from torchcalyx.quantize.inner import (
     MOVES,
     PROBABILITY_BITS,
@@ -37,6 +38,10 @@ from torchcalyx.quantize.scales import following
 from torchcalyx.quantize.signs import never_negative
 
 __all__ = ["MOVES", "Remembered", "Typed", "quantize"]
+
+
+Prepared: TypeAlias = tuple[Masked, Sequence[Sequence[Array]]]
+"""A graph with its masks limited, and the calibration inputs as these hold them."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,16 @@ class Typed:
         return "\n".join(f"{n}  # {self.formats[n.name]}" for n in self.graph.nodes)
 
 
+@dataclass
+class Remembered:
+    """What does not depend on widths, for quantising one graph with one calibration set and options again
+    and again.
+    """
+
+    prepared: Prepared | None = None
+    alike: AlikeByNodes = field(default_factory=dict)
+
+
 def quantize(
     graph: Graph,
     samples: Sequence[Sequence[Array]],
@@ -78,21 +93,30 @@ def quantize(
     patterns that match no module, UnsupportedOpError for tensors without elements. Constants that an
     operation reads are finite: `normalize` has refused others by name.
     """
-    _check_sizes(graph)
-    chosen = Precisions(graph, options, widths)
-    given = {n.name: c for n in graph.nodes if isinstance(c := chosen.choice(n), NumberFormat)}
-    masked = limit_masks(graph, samples, options.spare_bits(16), given)
-    samples = clipped(graph, samples, masked.floors)
-    # By the user's precision, not by `widths`: the nodes are the same whatever widths are tried.
-    masked = replace(masked, graph=separated(masked.graph, samples, Precisions(graph, options)))
+    prepared = None if remembered is None else remembered.prepared
+    if prepared is None:
+        _check_sizes(graph)
+        prepared = _prepared(graph, samples, options)
+    masked, samples = prepared
+    alike = None
+    if remembered is not None:
+        remembered.prepared, alike = prepared, remembered.alike
     lanes = max(1, options.multipliers // options.lane_count)
     shared, divisors = share_reciprocals(masked.graph, lanes)
-    typed, cut = _formats(shared, samples, options, widths, masked, remembered)
+    typed, cut = _formats(shared, samples, options, widths, masked, alike)
     wide = frozenset(divisor for name, divisor in divisors.items() if name in cut)
     if wide and lanes > LEAST_FOR_DIVISION:  # a word does not hold their reciprocals: divide after all
         shared, _ = share_reciprocals(masked.graph, lanes, wide)
-        typed, _ = _formats(shared, samples, options, widths, masked, remembered)
+        typed, _ = _formats(shared, samples, options, widths, masked, alike)
     return typed
+
+
+def _prepared(graph: Graph, samples: Sequence[Sequence[Array]], options: Options) -> Prepared:
+    """What no width has a part in: limited masks, the samples as they are stored, separated outliers."""
+    precisions = Precisions(graph, options)
+    masked = limit_masks(graph, samples, options.spare_bits(16), precisions.given(graph))
+    samples = clipped(graph, samples, masked.floors)
+    return replace(masked, graph=separated(masked.graph, samples, precisions)), samples
 
 
 def _formats(
@@ -101,7 +125,7 @@ def _formats(
     options: Options,
     widths: Mapping[str, int] | None,
     masked: Masked,
-    remembered: Remembered | None,
+    alike: AlikeByNodes | None,
 ) -> tuple[Typed, frozenset[str]]:
     """Formats for a graph whose masks are limited, and the intermediates that do not get all they need."""
     precisions = Precisions(graph, options, widths)
@@ -115,7 +139,7 @@ def _formats(
         choices[name] = min(choice + bits, max(choice, 32)) if isinstance(choice, int) else choice
     kept = stored_values(graph, choices)
     tabled = table_operands(graph, choices)
-    graph, seen = balanced(graph, samples, precisions, kept, remembered)
+    graph, seen = balanced(graph, samples, precisions, kept, alike)
     kept |= {n.name for n in graph.nodes if n.op == "scale"}
     choices = {n.name: choices.get(n.name, precisions.choice(n)) for n in graph.nodes}
     unsigned, follow = never_negative(graph), following(graph)

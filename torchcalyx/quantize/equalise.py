@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from torchcalyx.ir.graph import Array, Graph, Node
-from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize.fill import fill_factors
 from torchcalyx.quantize.labels import FIXED, Labelled, Labels, core, label
 from torchcalyx.quantize.observe import Seen, observe, spread
@@ -39,8 +38,8 @@ class Alike:
     seen: Seen
 
 
-Remembered: TypeAlias = "dict[tuple[frozenset[str], tuple[Node, ...]], Alike]"
-"""For quantising one graph with one calibration set again and again: what does not depend on widths."""
+AlikeByNodes: TypeAlias = "dict[tuple[frozenset[str], tuple[Node, ...]], Alike]"
+"""By the stored values and the nodes: what does not depend on widths, for trying many of them."""
 
 
 def balanced(
@@ -48,7 +47,7 @@ def balanced(
     samples: Sequence[Sequence[Array]],
     precisions: Precisions,
     stored: frozenset[str],
-    remembered: Remembered | None = None,
+    remembered: AlikeByNodes | None = None,
 ) -> tuple[Graph, Seen]:
     """The same model with activations of like scales, and what calibration shows of it.
 
@@ -81,7 +80,7 @@ def _alike(
     stored: frozenset[str],
     clipping: Sequence[str],
 ) -> Alike:
-    given = frozenset(n.name for n in graph.nodes if isinstance(precisions.choice(n), NumberFormat))
+    given = frozenset(precisions.given(graph))
     found = label(graph, given, opened=True)
     free = [n for n in found.labels if n in stored and found.members(n).any()]
     seen = observe(graph, samples, clipping, free)

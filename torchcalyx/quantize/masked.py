@@ -28,6 +28,8 @@ from torchcalyx.ir.masks import (
 from torchcalyx.ir.reference import evaluate
 from torchcalyx.kernels.arith.numerics import NumberFormat
 from torchcalyx.quantize.empty_rows import refuse_constant_masks
+from torchcalyx.quantize.fresh import fresh_name
+from torchcalyx.quantize.observe import widened
 
 GONE = 48.0
 """exp(-GONE) is 0 in every format of an intermediate."""
@@ -177,14 +179,10 @@ def _observe(graph: Graph, samples: Sequence[Sequence[Array]], names: set[str]) 
             if node.op == "constant":
                 values[node.name] = graph.constants[node.name]
             elif node.op != "input":
-                values[node.name] = evaluate(node, [_wide(values[a]) for a in node.args])
+                values[node.name] = evaluate(node, [widened(values[a]) for a in node.args])
             if node.name in names:
                 found[node.name].append(np.unique(np.asarray(values[node.name], np.float64)))
     return {name: _Seen(np.unique(np.concatenate(parts))) for name, parts in found.items()}
-
-
-def _wide(values: Array) -> Array:
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def _below(graph: Graph, names: set[str]) -> set[str]:
@@ -252,10 +250,7 @@ class _Rewriting:
         for node in self.source.nodes:
             order.append(replace(node, args=tuple(seen_as.get(a, a) for a in node.args)))
             if node.name in self._clamps:
-                name = f"{node.name}_limited"
-                while name in taken:
-                    name += "_"
-                taken.add(name)
+                name = fresh_name(f"{node.name}_limited", taken)
                 attrs = (("max", None), ("min", float(self._clamps[node.name])))
                 order.append(replace(node, name=name, op="clamp", args=(node.name,), attrs=attrs))
                 seen_as[node.name] = name

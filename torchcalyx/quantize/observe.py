@@ -50,7 +50,7 @@ def observe(
             if node.op == "constant":
                 values[node.name] = graph.constants[node.name]
             elif node.op != "input":
-                args = [_widened(values[a]) for a in node.args]
+                args = [widened(values[a]) for a in node.args]
                 values[node.name] = evaluate(node, args)
             if node.op == "constant" and node.name not in last_use:
                 continue  # a result that no operation reads leaves as it is
@@ -91,5 +91,6 @@ def _shown(node: Node) -> str:
     return f"{op}{part} (node {node.name!r})"
 
 
-def _widened(values: Array) -> Array:
+def widened(values: Array) -> Array:
+    """Floats as float64, others as they are."""
     return values.astype(np.float64) if values.dtype.kind == "f" else values

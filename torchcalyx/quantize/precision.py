@@ -44,6 +44,10 @@ class Precisions:
         found = self._match(node)
         return resolve_precision(DEFAULT_PRECISION) if found is None else found[1]
 
+    def given(self, graph: Graph) -> dict[str, NumberFormat]:
+        """The very formats that the user wants, by value."""
+        return {n.name: c for n in graph.nodes if isinstance(c := self.choice(n), NumberFormat)}
+
     def automatic(self, node: Node) -> bool:
         """Whether the user leaves the width of a value to the compiler."""
         found = self._match(node)

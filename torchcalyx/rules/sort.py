@@ -27,6 +27,7 @@ def _build(builder: SelectionBuilder, node: Node) -> Located:
         return made
     source, dim = builder.value(node.args[0]), node.whole("dim")
     order = (*(d for d in range(len(node.shape)) if d != dim), dim)
+    back = tuple(order.index(d) for d in range(len(order)))
     shape = tuple(node.shape[d] for d in order)
     layout = rows_of_last_axis(shape, builder.lanes)
     access = whole(shape, layout)
@@ -43,12 +44,10 @@ def _build(builder: SelectionBuilder, node: Node) -> Located:
     except KernelParameterError as error:
         turned = Located(source.buffer, source.access.permute(order), source.fmt)
         copy = builder.relayout(turned, layout, shape, f"sorting reads rows word by word: {error}")
-        back = tuple(sorted(range(len(order)), key=lambda d: order[d]))
         source = Located(copy.buffer, copy.access.permute(back), copy.fmt)
         kernel = spec(source)
     buffers = {op: builder.buffer(n.name, outs[op].fmt, layout) for op, n in wanted.items()}
     builder.call(kernel, [source.buffer], [buffers[op] for op in _OPS if op in buffers])
-    back = tuple(sorted(range(len(order)), key=lambda d: order[d]))
     for op, other in wanted.items():
         builder.located[other.name] = Located(buffers[op], access.permute(back), outs[op].fmt)
     return builder.located[node.name]
