@@ -20,7 +20,6 @@ pytestmark = pytest.mark.needs("calyx", "calyx-py", "verilator")
 
 WAITING = {
     111: "a convolution with computed weights",
-    117: "a recurrent cell",
 }
 """Cases whose operations belong to later issues; they are refused, by name, until then."""
 

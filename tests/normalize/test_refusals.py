@@ -55,7 +55,6 @@ def test_one_error_lists_every_node_with_all_its_parts() -> None:
 
 REFUSED: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "igamma": (lambda x: torch.igamma(x, x), (), "no kernel yet for aten.igamma"),
-    "lstm": (nn.LSTM(3, 2), (), "aten.lstm"),
     "infinite power": (lambda x: x ** float("inf"), (), "the exponent inf has no finite power"),
     "next number": (lambda x: torch.nextafter(x, x + 1), (), "is not a neighbour in fixed point"),
     "quantile between two": (

@@ -14,6 +14,7 @@ from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from torchcalyx.normalize import recurrent
 from torchcalyx.normalize.builder import torch_dtype
 from torchcalyx.normalize.pair import VALUES, AnyValue
 
@@ -28,6 +29,8 @@ def _decomposition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
     if target.namespace == "prims":  # where torch's own decompositions end: each has an ATen form
         impl: Callable[..., Any] = target.impl_aten  # type: ignore[attr-defined]
         return impl
+    if target in recurrent.DECOMPOSITIONS:
+        return recurrent.DECOMPOSITIONS[target]
     if target.overloadpacket in _FOURIER:  # the table leads to operations without normalisation
         return target.decompose
     found = decomposition_table.get(target)
@@ -59,7 +62,8 @@ def decompose(
     samples = [torch.empty(v.shape, dtype=torch_dtype(v.dtype)) for v in values]
     traced = make_fx(call, tracing_mode="fake")(*samples)
     if any(_mutates(node) for node in traced.graph.nodes):
-        traced = make_fx(torch.func.functionalize(call), tracing_mode="fake")(*samples)
+        # the graph, not the call: a composite kernel of torch calls past what makes its writes functional
+        traced = make_fx(torch.func.functionalize(traced), tracing_mode="fake")(*samples)
     traced.graph.eliminate_dead_code()
     if any(node.target is target for node in traced.graph.nodes):
         return None
